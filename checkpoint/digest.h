@@ -5,17 +5,23 @@
  * hex. */
 #pragma once
 #include "base/error.h"
-#include "proto/pb.h"
+#include <stdbool.h>
 #include <stdint.h>
 
-uint32_t digest_crc32c(uint32_t crc, const void *bytes,
-                       size_t len); /* start with 0; hardware where there is any */
+/* Start with 0; hardware where there is any. */
+uint32_t digest_crc32c(uint32_t crc, const void *bytes, size_t len);
+/* The same without the hardware: what the test compares. */
+uint32_t digest_crc32c_by_table(uint32_t crc, const void *bytes, size_t len);
 struct digest_file {
     uint64_t bytes;
     uint32_t crc32c;
     char xxh3[33];
 };
-/* Reads the whole file; with sync also fdatasyncs it first. */
+/* Reads the whole file (a regular one, no link); with sync also fdatasyncs it. A file that changes
+ * size meanwhile is STATUS_ABORTED. */
 enum status digest_file(const char *path, bool sync, struct digest_file *out,
                         struct error *err) MUST_CHECK;
+/* The same for an open descriptor, from its beginning; name is for the error's text. */
+enum status digest_fd(int fd, const char *name, bool sync, struct digest_file *out,
+                      struct error *err) MUST_CHECK;
 void digest_sha256(const void *bytes, size_t len, char out[65]);

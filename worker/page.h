@@ -9,9 +9,21 @@
  * the worker publishes `answered = s` and then reads the proposal. One of them sees the other. If
  * answered >= S when the agent looks, the rank refuses (the step is gone); else the rank is bound:
  * when it reaches S it waits until the agent writes ARM or DROP. The daemon arms only when every
- * rank is bound. */
+ * rank is bound.
+ *
+ * A program need not ask for every step: a gate opens at the first step asked for that is >= S.
+ *
+ * Rules the proof rests on (tests/unit/worker/test_gate.c breaks when one is left out):
+ * 1. The daemon decides a number once, ARM or DROP, durably before it tells anyone. Agents decide
+ *    nothing: a refusal is a report, the DROP still comes from the daemon. (A new agent cannot tell
+ *    a rank that waits at S from one that went past it: it reports a refusal, and the daemon, if it
+ *    has armed already on the word of the earlier agent, still arms.)
+ * 2. A number that was armed is replaced only when every rank has answered its step; one in PREPARE
+ *    only after it was dropped. So a rank that finds a newer number knows: the older was dropped.
+ * 3. The agent writes in the order of page_gate_prepare. */
 #pragma once
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define PAGE_BYTES 4096
@@ -38,3 +50,39 @@ struct page {
     uint32_t reserved2;
 };
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page holds it");
+
+#ifndef PAGE_POINT /* the test of the protocol switches between its actors at each access */
+#define PAGE_POINT() ((void)0)
+#endif
+
+/* Agent: publishes "at that step?" under this number. True: the rank is bound. False: it has gone
+ * past the step: report a refusal with *answered. Idempotent: the number that is there already is
+ * not written again, only looked at. */
+static inline bool page_gate_prepare(struct page_gate *gate, const _Atomic int64_t *answered,
+                                     uint64_t number, int64_t step)
+{
+    PAGE_POINT();
+    if (atomic_load(&gate->number) != number) {
+        PAGE_POINT();
+        atomic_store(&gate->phase,
+                     PAGE_NONE); /* nobody may read the old decision with a new step */
+        PAGE_POINT();
+        atomic_store(&gate->step, step);
+        PAGE_POINT();
+        atomic_store(&gate->phase, PAGE_PREPARE);
+        PAGE_POINT();
+        atomic_store(&gate->number, number);
+    }
+    PAGE_POINT();
+    return atomic_load(answered) < step;
+}
+
+/* Agent: the daemon's word (PAGE_ARM or PAGE_DROP) on this number, whether or not the proposal ever
+ * arrived here. */
+static inline void page_gate_decide(struct page_gate *gate, const _Atomic int64_t *answered,
+                                    uint64_t number, int64_t step, enum page_phase phase)
+{
+    (void)page_gate_prepare(gate, answered, number, step);
+    PAGE_POINT();
+    atomic_store(&gate->phase, (uint32_t)phase);
+}
