@@ -29,9 +29,10 @@ static inline struct log_pair log_err(const struct error *err)
     return (struct log_pair){"err", LOG_PAIR_TEXT, err ? err->text : "", 0};
 }
 
-void log_setup(const char *program, enum log_level least,
-               int fd); /* before other threads; fd 2 by default; -1: silent */
-/* The simulator redirects lines into its trace. NULL restores the descriptor. */
+/* Before other threads; fd 2 by default; -1: silent. Says "log.open program=... pid=..." at info. */
+void log_setup(const char *program, enum log_level least, int fd);
+/* The simulator redirects lines into its trace. NULL restores the descriptor. A sink gets the line
+ * without time and newline: the simulator's time is its own. */
 void log_set_sink(void (*sink)(void *arg, const char *line), void *arg);
 void log_write(enum log_level level, const char *event, const struct log_pair *pairs, size_t count);
 
