@@ -1,7 +1,8 @@
 /* file.h - blocking helpers for small files and directories.
  *
  * Any thread, but they block: on a loop only at start or for a few small files. Texts name the path
- * and what failed. Never follows a link out of a tree that is removed. Callers own what is given. */
+ * and what failed. Never follows a link out of a tree that is removed. Callers own what is given.
+ */
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>

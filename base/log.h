@@ -29,7 +29,8 @@ static inline struct log_pair log_err(const struct error *err)
     return (struct log_pair){"err", LOG_PAIR_TEXT, err ? err->text : "", 0};
 }
 
-/* Before other threads; fd 2 by default; -1: silent. Says "log.open program=... pid=..." at info. */
+/* Before other threads; fd 2 by default; -1: silent. Says "log.open program=... pid=..." at info.
+ */
 void log_setup(const char *program, enum log_level least, int fd);
 /* The simulator redirects lines into its trace. NULL restores the descriptor. A sink gets the line
  * without time and newline: the simulator's time is its own. */

@@ -29,19 +29,21 @@ struct option {
     int64_t min, max;  /* numbers: range; text: longest length in max (0: 4096) */
     const char *help;  /* one sentence */
 };
-/* A program's usage page. */
+/* A program's, or a verb's, usage page. */
 struct option_page {
     const char *program, *summary, *usage, *examples; /* examples: lines, printed as they are */
     const struct option *rows;
 };
 
+/* Sets every member; text members are never NULL from here on. A list's default is cut at commas.
+ * Aborts when a default breaks its own row. */
 void option_defaults(const struct option *rows, void *config);
 enum status
 option_file(const struct option *rows, void *config, const char *path,
             struct text *problems) MUST_CHECK; /* problems: a line each, file:line:column */
-/* Takes --name value, --name=value, --flag, --no-flag; --config FILE is read first wherever it
- * stands; --help prints and exits 0. *argi is the first argument after the options (verbs and
- * operands stay). */
+/* Reads from argv[1] up to the first operand or "--". Takes --name value, --name=value, --flag,
+ * --no-flag; --config FILE is read first wherever it stands; --help prints and exits 0. *argi is
+ * the first argument after the options (verbs and operands stay). */
 enum status option_flags(const struct option_page *page, void *config, int argc, char **argv,
                          int *argi, struct text *problems) MUST_CHECK;
 void option_fini(const struct option *rows, void *config);
