@@ -13,7 +13,8 @@
 /* "job-7/step-120.3" (relative to the vault). */
 void vault_checkpoint_path(int64_t job, int64_t step, uint32_t attempt, char *out, size_t cap);
 /* Makes <vault>/<path>/<role>-<rank> for a worker to write into, owned by uid:gid (-1: leave);
- * parents synced. Path in out. */
+ * parents synced. The part is empty, whatever an earlier torn save left; STATUS_EXISTS once the
+ * checkpoint is sealed. Path in out. */
 enum status vault_part_create(const char *vault, const char *path, const char *role, uint32_t rank,
                               int64_t uid, int64_t gid, char *out, size_t cap,
                               struct error *err) MUST_CHECK;

@@ -1,0 +1,15 @@
+/* vault_manifest.h - reads manifest.json back. For vault*.c only; any thread.
+ *
+ * Written by vault_manifest_build (vault.h). What is not exactly of that form is STATUS_DATA_LOSS:
+ * a missing digest never passes for a right one. */
+#pragma once
+#include "base/error.h"
+#include "proto/pb.h"
+
+#define VAULT_MANIFEST_NAME   "manifest.json"
+#define VAULT_MANIFEST_FORMAT "rondo-checkpoint-1"
+#define VAULT_MANIFEST_MAX    ((size_t)64 << 20)
+
+/* Free with pb__checkpoint__free_unpacked(out, NULL). */
+enum status vault_manifest_parse(const void *bytes, size_t len, Pb__Checkpoint **out,
+                                 struct error *err) MUST_CHECK;
