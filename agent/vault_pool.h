@@ -5,6 +5,7 @@
 #pragma once
 #include "base/error.h"
 #include "proto/pb.h"
+#include <stdbool.h>
 
 struct vault_pool;
 

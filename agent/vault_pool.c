@@ -1,0 +1,72 @@
+/* vault_pool.c - one vault job, made and done. Blocking calls of checkpoint/vault.h. */
+#include "agent/vault_pool.h"
+#include "agent/vault_watch.h"
+#include "base/mem.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/vault.h"
+
+struct vault_job *vault_job_create(enum vault_job_kind kind, const char *vault, const char *path,
+                                   const char *role, uint32_t rank)
+{
+    struct vault_job *job = NEW(struct vault_job);
+    job->kind = kind;
+    job->vault = mem_strdup(vault);
+    job->path = mem_strdup(path);
+    job->role = mem_strdup(role);
+    job->rank = rank;
+    job->uid = job->gid = -1;
+    return job;
+}
+
+void vault_job_destroy(struct vault_job *job)
+{
+    if (!job)
+        return;
+    mem_free(job->vault);
+    mem_free(job->path);
+    mem_free(job->role);
+    mem_free(job->digest);
+    mem_free(job->manifest);
+    mem_free(job->source);
+    mem_free(job->pattern);
+    mem_free(job->marker);
+    for (size_t i = 0; i < job->steps_count; i++)
+        mem_free(job->step_dirs[i]);
+    if (job->part)
+        protobuf_c_message_free_unpacked(&job->part->base, NULL);
+    mem_free(job);
+}
+
+static enum status run_seal(struct vault_job *job, struct error *err)
+{
+    char digest[65];
+    enum status st = vault_seal(job->vault, job->path, job->manifest, job->manifest_len, err);
+    if (st != STATUS_OK)
+        return st;
+    digest_sha256(job->manifest, job->manifest_len, digest);
+    mem_free(job->digest);
+    job->digest = mem_strdup(digest);
+    return STATUS_OK;
+}
+
+enum status vault_job_run(struct vault_job *job, struct error *err)
+{
+    switch (job->kind) {
+    case VAULT_JOB_PART_CREATE:
+        return vault_part_create(job->vault, job->path, job->role, job->rank, job->uid, job->gid,
+                                 job->dir, sizeof(job->dir), err);
+    case VAULT_JOB_PART_DIGEST:
+        return vault_part_digest(job->vault, job->path, job->role, job->rank, &job->part, err);
+    case VAULT_JOB_SEAL:
+        return run_seal(job, err);
+    case VAULT_JOB_VERIFY:
+        return vault_verify(job->vault, job->path, job->digest, true, err);
+    case VAULT_JOB_DELETE:
+        return vault_delete(job->vault, job->path, err);
+    case VAULT_JOB_SCAN:
+        return vault_watch_scan(job, err);
+    case VAULT_JOB_IMPORT:
+        return vault_watch_import(job, err);
+    }
+    return error_set(err, STATUS_INTERNAL, "unknown vault job %d", (int)job->kind);
+}

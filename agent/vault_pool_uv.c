@@ -1,0 +1,101 @@
+/* vault_pool_uv.c - vault jobs in libuv's pool: at most threads_max at once, the rest waits in
+ * order, so that a large checkpoint leaves threads to launches and metrics.
+ *
+ * Loop thread but for work_run, which runs in the pool and touches its own request only. */
+#include "agent/vault_pool.h"
+#include "base/list.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include <stdbool.h>
+#include <uv.h>
+
+struct vault_pool_uv {
+    struct vault_pool base;
+    uv_loop_t *uv;
+    uint32_t threads_max, running;
+    struct list waiting;
+    bool dropped; /* destroyed: what still runs answers nobody */
+};
+struct work {
+    uv_work_t req;
+    struct list node;
+    struct vault_pool_uv *pool;
+    struct vault_job *job;
+    vault_pool_done done;
+    void *arg;
+    enum status st;
+    struct error err;
+};
+
+static void work_run(uv_work_t *req)
+{
+    struct work *work = CONTAINER_OF(req, struct work, req);
+    work->st = vault_job_run(work->job, &work->err);
+}
+
+static void work_after(uv_work_t *req, int status);
+
+static void work_next(struct vault_pool_uv *self)
+{
+    while (self->running < self->threads_max && !list_is_empty(&self->waiting)) {
+        struct work *work = LIST_ITEM(list_take_first(&self->waiting), struct work, node);
+        self->running++;
+        (void)uv_queue_work(self->uv, &work->req, work_run, work_after);
+    }
+}
+
+static void work_after(uv_work_t *req, int status)
+{
+    struct work *work = CONTAINER_OF(req, struct work, req);
+    struct vault_pool_uv *self = work->pool;
+    (void)status;
+    self->running--;
+    if (!self->dropped) {
+        work_next(self);
+        work->done(work->arg, work->st, work->st == STATUS_OK ? NULL : &work->err, work->job);
+    }
+    vault_job_destroy(work->job);
+    mem_free(work);
+    if (self->dropped && self->running == 0)
+        mem_free(self);
+}
+
+static void vault_pool_uv_run(struct vault_pool *pool, struct vault_job *job, vault_pool_done done,
+                              void *arg)
+{
+    struct vault_pool_uv *self = CONTAINER_OF(pool, struct vault_pool_uv, base);
+    struct work *work = NEW(struct work);
+    work->pool = self;
+    work->job = job;
+    work->done = done;
+    work->arg = arg;
+    list_add_last(&self->waiting, &work->node);
+    work_next(self);
+}
+
+static void vault_pool_uv_destroy(struct vault_pool *pool)
+{
+    struct vault_pool_uv *self = CONTAINER_OF(pool, struct vault_pool_uv, base);
+    LIST_EACH(&self->waiting, node)
+    {
+        struct work *work = LIST_ITEM(node, struct work, node);
+        list_remove(node);
+        vault_job_destroy(work->job);
+        mem_free(work);
+    }
+    self->dropped = true;
+    if (self->running == 0)
+        mem_free(self);
+}
+
+static const struct vault_pool_ops vault_pool_uv_ops = {vault_pool_uv_run, vault_pool_uv_destroy};
+
+struct vault_pool *vault_pool_uv_create(struct loop *loop, uint32_t threads_max)
+{
+    struct vault_pool_uv *self = NEW(struct vault_pool_uv);
+    self->base.ops = &vault_pool_uv_ops;
+    self->uv = loop_uv_handle(loop);
+    self->threads_max = threads_max ? threads_max : 2;
+    list_init(&self->waiting);
+    return &self->base;
+}
