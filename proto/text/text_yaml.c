@@ -16,8 +16,7 @@ static yaml_mark_t mark_of(const char *text, size_t at)
     return mark;
 }
 
-/* The longest valid start of the text, by halving: validity of a prefix is monotone but for a cut
- * inside a character, so the search is over whole lines and then bytes. */
+/* Where the first byte stands that is not UTF-8: whole lines first, then characters of one line. */
 static size_t first_bad_byte(const char *text, size_t len)
 {
     size_t line = 0;
