@@ -215,6 +215,17 @@ static void reader_metrics(struct reader_question *q)
     reader_question_store(q, q->request, reader_pass_on);
 }
 
+static void reader_have_code(struct reader_question *q)
+{
+    const Pb__HaveCodeRequest *request = (const Pb__HaveCodeRequest *)(void *)q->request;
+
+    if (!request->digest || strlen(request->digest) != 64) {
+        reader_question_fail(q, STATUS_INVALID, "digest: SHA-256 in hex is needed");
+        return;
+    }
+    reader_question_store(q, q->request, reader_pass_on);
+}
+
 static void reader_list_nodes(struct reader_question *q)
 {
     Pb__ListNodesReply reply = PB__LIST_NODES_REPLY__INIT;
@@ -243,6 +254,7 @@ static const struct reader_kind {
     {&pb__list_checkpoints_request__descriptor, reader_list_checkpoints},
     {&pb__list_nodes_request__descriptor, reader_list_nodes},
     {&pb__metrics_request__descriptor, reader_metrics},
+    {&pb__have_code_request__descriptor, reader_have_code},
     {&pb__status_request__descriptor, reader_status},
 };
 

@@ -66,7 +66,8 @@ struct store_ops {
                        store_done done, void *arg);
     /* History that memory does not hold. request: Pb__MetricsRequest -> Pb__MetricsReply,
      * Pb__ListEventsRequest -> ...Reply, Pb__ListJobsRequest -> ...Reply, Pb__ShowJobRequest ->
-     * ...Reply, Pb__CodeAsk -> Pb__CodeRow, ... by descriptor. */
+     * ...Reply, Pb__CodeAsk -> Pb__CodeRow, Pb__HaveCodeRequest ->
+     * ...Reply, ... by descriptor. */
     void (*query)(struct store *store, const ProtobufCMessage *request, store_reply done,
                   void *arg);
     void (*destroy)(struct store *store);
