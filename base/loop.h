@@ -66,8 +66,8 @@ static inline void loop_timer_destroy(struct loop_timer *timer) /* NULL is fine 
 /* libuv: the program's own loop. loop_uv_handle gives the uv_loop_t for what only real programs do
  * (sockets, children). */
 struct uv_loop_s;
-struct loop *loop_uv_create(void);
+struct loop *loop_uv_create(void); /* from here on the process ignores SIGPIPE */
 struct uv_loop_s *loop_uv_handle(struct loop *loop);
 void loop_uv_run(struct loop *loop);     /* until loop_uv_stop or nothing is left */
 void loop_uv_stop(struct loop *loop);    /* loop thread */
-void loop_uv_destroy(struct loop *loop); /* closes leftovers; NULL is fine */
+void loop_uv_destroy(struct loop *loop); /* closes leftovers, drops deferred calls; NULL is fine */

@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/loop.h"
 #include <assert.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -200,6 +201,7 @@ struct loop *loop_uv_create(void)
     if (uv_loop_init(&loop->uv) != 0)
         abort(); /* out of descriptors before anything has begun */
     uv_idle_init(&loop->uv, &loop->idle);
+    signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error code, not our end */
     return &loop->base;
 }
 
