@@ -1,10 +1,10 @@
 /* shim_worker.c - descriptors, limits, user and program of the worker. */
 #include "shim_worker.h"
+#include "shim_clone.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -145,7 +145,7 @@ static int shim_worker_exec(const struct shim_request *request)
     return denied ? denied : ENOENT;
 }
 
-/* Everything between fork and exec. Returns only on failure, with the stage in *stage. */
+/* Everything between fork and exec. Returns only on failure, with the stage in failure. */
 static int shim_worker_become(const struct shim_request *request,
                               const struct shim_worker_files *files, pid_t shim, int32_t *stage)
 {
@@ -183,54 +183,35 @@ static int shim_worker_become(const struct shim_request *request,
     return shim_worker_exec(request);
 }
 
-/* A fork that is born inside its v2 cgroup: moving it later costs milliseconds in the kernel. */
-static pid_t shim_worker_fork(const char *cgroup2)
+struct shim_worker_child { /* memory that both see: parent and child share it until the exec */
+    const struct shim_request *request;
+    const struct shim_worker_files *files;
+    pid_t shim;
+    struct shim_worker_failure failure;
+};
+
+static void shim_worker_main(void *arg)
 {
-    struct clone_args args = {.exit_signal = SIGCHLD};
-    int dir = cgroup2[0] ? open(cgroup2, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    pid_t pid = -1;
-    if (dir >= 0) {
-        args.flags = CLONE_INTO_CGROUP;
-        args.cgroup = (unsigned)dir;
-        pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-    }
-    /* The v2 group only makes killing easier: without it the shim's own walk does the work. */
-    if (pid < 0)
-        pid = fork();
-    if (pid != 0 && dir >= 0)
-        close(dir);
-    return pid;
+    struct shim_worker_child *child = arg;
+    int32_t stage = 0;
+    int error = shim_worker_become(child->request, child->files, child->shim, &stage);
+    child->failure = (struct shim_worker_failure){stage, error};
+    _exit(127);
 }
 
 pid_t shim_worker_start(const struct shim_request *request, const struct shim_worker_files *files,
                         struct shim_worker_failure *failure)
 {
-    int ends[2];
-    const pid_t shim = getpid();
-    *failure = (struct shim_worker_failure){SHIM_STAGE_FORK, 0};
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        failure->error = errno;
+    static struct shim_worker_child child; /* static: not in the frame that both run on */
+    child = (struct shim_worker_child){request, files, getpid(), {0, 0}};
+    pid_t pid = shim_clone(request->cgroup2, shim_worker_main, &child);
+    if (pid < 0) {
+        *failure = (struct shim_worker_failure){SHIM_STAGE_FORK, -pid};
         return -1;
     }
-    pid_t pid = shim_worker_fork(request->cgroup2);
-    if (pid == 0) {
-        struct shim_worker_failure own = {0};
-        own.error = shim_worker_become(request, files, shim, &own.stage);
-        ssize_t sent = write(ends[1], &own, sizeof(own));
-        _exit(sent == sizeof(own) ? 127 : 126);
-    }
-    if (pid < 0)
-        failure->error = errno;
-    close(ends[1]);
-    ssize_t got = 0;
-    if (pid > 0)
-        do
-            got = read(ends[0], failure, sizeof(*failure));
-        while (got < 0 && errno == EINTR);
-    close(ends[0]);
-    if (pid > 0 && got == sizeof(*failure)) {
-        waitpid(pid, NULL, 0);
-        return -1;
-    }
-    return pid;
+    *failure = child.failure;
+    if (failure->stage == SHIM_STAGE_NONE)
+        return pid;
+    waitpid(pid, NULL, 0);
+    return -1;
 }
