@@ -29,7 +29,8 @@ struct serve_upload {
     struct text data;
     bool asked; /* the store was asked whether it has it; waiting holds this object */
     bool waiting;
-    bool ended; /* answered, or handed to the core */
+    bool all_here; /* the client has half-closed */
+    bool ended;    /* answered, or handed to the core */
 };
 
 static void serve_upload_destroy(struct serve_upload *upload)
@@ -67,6 +68,8 @@ static void serve_upload_reply(struct serve_upload *upload, bool had_it, uint64_
     rpc_call_reply(upload->call, &reply.base);
 }
 
+static void serve_upload_finish(struct serve_upload *upload);
+
 static void serve_upload_asked(void *arg, enum status st, const struct error *err,
                                const ProtobufCMessage *message)
 {
@@ -78,10 +81,14 @@ static void serve_upload_asked(void *arg, enum status st, const struct error *er
         serve_upload_destroy(upload);
         return;
     }
+    if (upload->ended)
+        return;
     if (st != STATUS_OK)
         serve_upload_fail(upload, st, err ? err->text : status_name(st));
     else if (reply->have)
         serve_upload_reply(upload, true, 0);
+    else if (upload->all_here)
+        serve_upload_finish(upload);
     else
         rpc_call_resume(upload->call);
 }
@@ -157,9 +164,10 @@ static void serve_upload_message(void *arg, struct rpc_call *call, const Protobu
     if (upload->ended)
         return;
     if (!message) {
+        upload->all_here = true;
         if (!upload->asked || upload->data.len == 0)
             serve_upload_fail(upload, STATUS_INVALID, "digest and data are needed");
-        else
+        else if (!upload->waiting)
             serve_upload_finish(upload);
         return;
     }
