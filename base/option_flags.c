@@ -142,9 +142,11 @@ static void walk_set_bool(struct option_walk *walk, const struct option_word *wo
 {
     const char *value = word->value ? word->value : "true";
 
-    if (word->negated && word->value)
+    if (word->negated && word->value) {
         walk_problem(walk, word, "takes no value");
-    else if (word->negated)
+        return;
+    }
+    if (word->negated)
         value = "false";
     if (!option_row_set(word->row, walk->config, value, strlen(value)))
         walk_problem(walk, word, "expected true or false");

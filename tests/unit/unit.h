@@ -50,9 +50,9 @@ static inline const char *unit_path(const char *dir, const char *name)
 {
     static char paths[4][512];
     static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", dir, name);
-    return path;
+    char made[512]; /* dir may be one of ours */
+    snprintf(made, sizeof(made), "%s/%s", dir, name);
+    return memcpy(paths[next++ % 4], made, sizeof(made));
 }
 
 static inline void unit_write(const char *path, const char *text)

@@ -87,13 +87,10 @@ static void again_at_once(void *arg)
         loop_timer_set(seen->timer, 0);
 }
 
+/* Once a turn of libuv. */
 static void turn(uv_check_t *check)
 {
-    struct seen *seen = check->data;
-    if (seen->count < 1000)
-        assert_true(seen->count <= ++*(int *)seen->other); /* at most one a turn */
-    else
-        uv_check_stop(check);
+    ++*(int *)check->data;
 }
 
 static void delay_0_takes_one_turn_and_does_not_sleep(void **state)
@@ -103,15 +100,15 @@ static void delay_0_takes_one_turn_and_does_not_sleep(void **state)
     int turns = 0;
     int64_t begin = loop_now_us(seen->loop);
 
-    seen->other = (void *)&turns;
     uv_check_init(loop_uv_handle(seen->loop), &check);
-    check.data = seen;
+    check.data = &turns;
     uv_check_start(&check, turn);
+    uv_unref((uv_handle_t *)&check);
     seen->timer = loop_timer_create(seen->loop, again_at_once, seen);
     loop_timer_set(seen->timer, 0);
     loop_uv_run(seen->loop);
     assert_int_equal(seen->count, 1000);
-    assert_true(turns >= 999);
+    assert_true(turns >= 999); /* one call a turn: sockets had their time between */
     assert_true(loop_now_us(seen->loop) - begin < 30 * 1000000); /* 1000 sleeps would show */
     uv_close((uv_handle_t *)&check, NULL);
     loop_timer_destroy(seen->timer);
