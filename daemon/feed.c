@@ -40,15 +40,13 @@ static void feed_give(struct feed *feed, const Pb__Event *event)
 }
 
 static void feed_stored(void *arg, enum status st, const struct error *err,
-                        ProtobufCMessage *reply_take)
+                        const ProtobufCMessage *message)
 {
     struct feed *feed = arg;
-    Pb__ListEventsReply *reply = (Pb__ListEventsReply *)(void *)reply_take;
+    const Pb__ListEventsReply *reply = (const Pb__ListEventsReply *)(const void *)message;
 
     feed->asking = false;
     if (feed->closed) {
-        if (reply_take)
-            protobuf_c_message_free_unpacked(reply_take, NULL);
         mem_free(feed);
         return;
     }
@@ -65,13 +63,11 @@ static void feed_stored(void *arg, enum status st, const struct error *err,
     /* All of them given and fewer than asked for: nothing older than the ring is left. */
     if (given == reply->n_events && given < FEED_STORE_LIMIT && feed->after < feed->floor - 1)
         feed->after = feed->floor - 1;
-    protobuf_c_message_free_unpacked(reply_take, NULL);
     feed_pump(feed);
 }
 
 static void feed_ask_store(struct feed *feed, int64_t oldest)
 {
-    struct store *store = feed->options.store;
     Pb__ListEventsRequest request = PB__LIST_EVENTS_REQUEST__INIT;
 
     request.has_after_seq = request.has_limit = true;
@@ -81,7 +77,7 @@ static void feed_ask_store(struct feed *feed, int64_t oldest)
     request.job = feed->options.job;
     feed->floor = oldest;
     feed->asking = true;
-    store->ops->query(store, &request.base, feed_stored, feed);
+    reader_ask(feed->options.reader, NULL, &request.base, feed_stored, feed);
 }
 
 /* Gives what the ring has after our position. False when there is no more to do here. */

@@ -5,15 +5,15 @@
  * memory and catches up later. Callbacks run later, never inside feed_open; feed_close is not
  * allowed inside them. */
 #pragma once
-#include "daemon/core.h"
+#include "daemon/reader.h"
 
 struct feed;
 struct feed_options {
     struct loop *loop;
     struct core *core;
-    struct store *store;
-    int64_t after; /* last seq seen; 0: from now; below 0: from the first kept */
-    int64_t job;   /* only this one; 0: all */
+    struct reader *reader; /* for what the ring has no more */
+    int64_t after;         /* last seq seen; 0: from now; below 0: from the first kept */
+    int64_t job;           /* only this one; 0: all */
     /* False: enough for now; the event counts as given, feed_resume goes on. */
     bool (*event)(void *arg, const Pb__Event *event);
     void (*caught_up)(void *arg); /* each time that the end is reached after being behind */

@@ -16,6 +16,7 @@
 struct reader {
     struct reader_options options;
     int64_t started_us;
+    struct list questions;
     uint32_t in_store;
 };
 
@@ -25,11 +26,17 @@ struct reader *reader_create(const struct reader_options *options)
 
     reader->options = *options;
     reader->started_us = loop_now_us(options->loop);
+    list_init(&reader->questions);
     return reader;
 }
 
 void reader_destroy(struct reader *reader)
 {
+    if (!reader)
+        return;
+    LIST_EACH(&reader->questions, item)
+    reader_question_fail(LIST_ITEM(item, struct reader_question, node), STATUS_CANCELLED,
+                         "the daemon is stopping");
     mem_free(reader);
 }
 
@@ -65,6 +72,7 @@ void reader_question_end(struct reader_question *q, enum status st, const struct
         reply = NULL;
     }
     q->done(q->arg, st, err, st == STATUS_OK ? reply : NULL);
+    list_remove(&q->node);
     protobuf_c_message_free_unpacked(q->request, NULL);
     if (q->kept)
         protobuf_c_message_free_unpacked(q->kept, NULL);
@@ -284,5 +292,6 @@ void reader_ask(struct reader *reader, const struct identity *who, const Protobu
     q->arena = arena_create(READER_ARENA_BYTES);
     q->done = done;
     q->arg = arg;
+    list_add_last(&reader->questions, &q->node);
     loop_defer(reader->options.loop, reader_run, q);
 }

@@ -3,8 +3,8 @@
  *
  * Loop thread. The gRPC service and the status endpoint ask the same reader, so both give the same
  * answers. While the store is away memory answers alone and says how old it is. done runs exactly
- * once, later, also when the reader's store is destroyed first. The reader outlives its core and
- * store: destroy it last. */
+ * once, later. Destroy the reader after its core and store, when the loop does not run any more:
+ * what is still open is then answered CANCELLED. */
 #pragma once
 #include "daemon/core.h"
 #include "daemon/view.h"

@@ -2,9 +2,11 @@
  *
  * Owned by the reader's files; freed by reader_question_end, which gives the answer. */
 #pragma once
+#include "base/list.h"
 #include "daemon/reader.h"
 
 struct reader_question {
+    struct list node; /* of the reader's, until it ends */
     struct reader *reader;
     struct identity who;
     bool known; /* who is filled */

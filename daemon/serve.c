@@ -55,6 +55,7 @@ void serve_destroy(struct serve *serve)
 {
     if (!serve)
         return;
+    serve_code_fini(serve);
     map_destroy(serve->log_asks);
     map_destroy(serve->agents_by_key);
     mem_free(serve);

@@ -20,77 +20,57 @@ static bool serve_code_digest_ok(const char *digest)
     return digest && strlen(digest) == 64 && strspn(digest, "0123456789abcdef") == 64;
 }
 
-/* --- PutCode */
+/* --- PutCode: an answered call is forgotten, so the upload ends with its answer. */
 
 struct serve_upload {
     struct serve *serve;
-    struct rpc_call *call; /* NULL: the caller has left */
+    struct rpc_call *call; /* NULL: answered, or the caller has left */
     char digest[65];
     struct text data;
-    bool asked; /* the store was asked whether it has it; waiting holds this object */
-    bool waiting;
+    bool asked;    /* the store was asked whether it has it */
+    bool waiting;  /* an answer is on its way and holds this object */
     bool all_here; /* the client has half-closed */
-    bool ended;    /* answered, or handed to the core */
 };
 
-static void serve_upload_destroy(struct serve_upload *upload)
+static void serve_upload_leave(struct serve_upload *upload)
 {
+    upload->call = NULL;
+    if (upload->waiting)
+        return;
     text_fini(&upload->data);
     upload->serve->counts.uploads--;
     mem_free(upload);
 }
 
-static void serve_upload_fail(struct serve_upload *upload, enum status st, const char *text)
+static struct rpc_call *serve_upload_take_call(struct serve_upload *upload)
 {
-    upload->ended = true;
-    if (upload->call)
-        serve_reply_fail(upload->call, st, text);
+    struct rpc_call *call = upload->call;
+
+    rpc_call_on_message(call, NULL, NULL);
+    rpc_call_on_closed(call, NULL, NULL);
+    serve_upload_leave(upload);
+    return call;
 }
 
-static void serve_upload_closed(void *arg, struct rpc_call *call)
+static void serve_upload_fail(struct serve_upload *upload, enum status st, const char *text)
 {
-    struct serve_upload *upload = arg;
-
-    (void)call;
-    upload->call = NULL;
-    if (!upload->waiting)
-        serve_upload_destroy(upload);
+    serve_reply_fail(serve_upload_take_call(upload), st, text);
 }
 
 static void serve_upload_reply(struct serve_upload *upload, bool had_it, uint64_t bytes)
 {
     Pb__PutCodeReply reply = PB__PUT_CODE_REPLY__INIT;
 
-    upload->ended = true;
     reply.has_had_it = reply.has_bytes = true;
     reply.had_it = had_it;
     reply.bytes = bytes;
-    rpc_call_reply(upload->call, &reply.base);
+    rpc_call_reply(serve_upload_take_call(upload), &reply.base);
 }
 
-static void serve_upload_finish(struct serve_upload *upload);
-
-static void serve_upload_asked(void *arg, enum status st, const struct error *err,
-                               const ProtobufCMessage *message)
+static void serve_upload_closed(void *arg, struct rpc_call *call)
 {
-    struct serve_upload *upload = arg;
-    const Pb__HaveCodeReply *reply = (const Pb__HaveCodeReply *)(const void *)message;
-
-    upload->waiting = false;
-    if (!upload->call) {
-        serve_upload_destroy(upload);
-        return;
-    }
-    if (upload->ended)
-        return;
-    if (st != STATUS_OK)
-        serve_upload_fail(upload, st, err ? err->text : status_name(st));
-    else if (reply->have)
-        serve_upload_reply(upload, true, 0);
-    else if (upload->all_here)
-        serve_upload_finish(upload);
-    else
-        rpc_call_resume(upload->call);
+    (void)call;
+    serve_upload_leave(arg);
 }
 
 static void serve_upload_stored(void *arg, enum status st, const struct error *err,
@@ -102,11 +82,9 @@ static void serve_upload_stored(void *arg, enum status st, const struct error *e
     upload->waiting = false;
     log_info("call.put-code", log_str("digest", upload->digest),
              log_int("bytes", (int64_t)upload->data.len), log_str("st", status_name(st)));
-    if (!upload->call) {
-        serve_upload_destroy(upload);
-        return;
-    }
-    if (st == STATUS_OK)
+    if (!upload->call)
+        serve_upload_leave(upload);
+    else if (st == STATUS_OK)
         serve_upload_reply(upload, false, upload->data.len);
     else
         serve_upload_fail(upload, st, err ? err->text : status_name(st));
@@ -139,20 +117,45 @@ static void serve_upload_finish(struct serve_upload *upload)
     core_call(upload->serve->options.core, actor, &row.base, serve_upload_stored, upload);
 }
 
-static void serve_upload_first(struct serve_upload *upload, const Pb__PutCodeRequest *request)
+static void serve_upload_asked(void *arg, enum status st, const struct error *err,
+                               const ProtobufCMessage *message)
+{
+    struct serve_upload *upload = arg;
+    const Pb__HaveCodeReply *reply = (const Pb__HaveCodeReply *)(const void *)message;
+
+    upload->waiting = false;
+    if (!upload->call)
+        serve_upload_leave(upload);
+    else if (st != STATUS_OK)
+        serve_upload_fail(upload, st, err ? err->text : status_name(st));
+    else if (reply->have)
+        serve_upload_reply(upload, true, 0);
+    else if (upload->all_here)
+        serve_upload_finish(upload);
+    else
+        rpc_call_resume(upload->call);
+}
+
+/* The first piece names the digest; no more is read until we know whether it is wanted. */
+static void serve_upload_ask(struct serve_upload *upload, const char *digest)
 {
     Pb__HaveCodeRequest have = PB__HAVE_CODE_REQUEST__INIT;
 
-    if (!serve_code_digest_ok(request->digest)) {
-        serve_upload_fail(upload, STATUS_INVALID, "digest: SHA-256 in lower-case hex is needed");
-        return;
-    }
-    memcpy(upload->digest, request->digest, sizeof(upload->digest));
+    memcpy(upload->digest, digest, sizeof(upload->digest));
     upload->asked = upload->waiting = true;
     rpc_call_pause(upload->call);
     have.digest = upload->digest;
     reader_ask(upload->serve->options.reader, rpc_call_identity(upload->call), &have.base,
                serve_upload_asked, upload);
+}
+
+static void serve_upload_end(struct serve_upload *upload)
+{
+    upload->all_here = true;
+    if (!upload->asked || upload->data.len == 0)
+        serve_upload_fail(upload, STATUS_INVALID, "digest and data are needed");
+    else if (!upload->waiting)
+        serve_upload_finish(upload);
 }
 
 static void serve_upload_message(void *arg, struct rpc_call *call, const ProtobufCMessage *message)
@@ -161,21 +164,18 @@ static void serve_upload_message(void *arg, struct rpc_call *call, const Protobu
     const Pb__PutCodeRequest *request = (const Pb__PutCodeRequest *)(const void *)message;
 
     (void)call;
-    if (upload->ended)
-        return;
     if (!message) {
-        upload->all_here = true;
-        if (!upload->asked || upload->data.len == 0)
-            serve_upload_fail(upload, STATUS_INVALID, "digest and data are needed");
-        else if (!upload->waiting)
-            serve_upload_finish(upload);
+        serve_upload_end(upload);
+        return;
+    }
+    if (!upload->asked && !serve_code_digest_ok(request->digest)) {
+        serve_upload_fail(upload, STATUS_INVALID, "digest: SHA-256 in lower-case hex is needed");
         return;
     }
     if (!upload->asked)
-        serve_upload_first(upload, request);
-    if (!request->has_data || upload->ended)
-        return;
-    text_add_bytes(&upload->data, request->data.data, request->data.len);
+        serve_upload_ask(upload, request->digest);
+    if (request->has_data)
+        text_add_bytes(&upload->data, request->data.data, request->data.len);
     if (upload->data.full)
         serve_upload_fail(upload, STATUS_EXHAUSTED, "packed code is at most 64 MiB");
 }
@@ -356,4 +356,10 @@ void serve_code_fetch(void *arg, struct rpc_call *call, const ProtobufCMessage *
     rpc_call_on_closed(call, serve_fetch_closed, fetch);
     rpc_call_on_drained(call, serve_fetch_drained, fetch);
     serve_fetch_pump(fetch);
+}
+
+void serve_code_fini(struct serve *serve)
+{
+    LIST_EACH(&serve->code_blobs, item)
+    serve_blob_destroy(LIST_ITEM(item, struct serve_blob, node));
 }

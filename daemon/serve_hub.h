@@ -49,6 +49,8 @@ void serve_code_fetch(void *arg, struct rpc_call *call, const ProtobufCMessage *
 void serve_agents_control(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_agents_bulk(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 
+/* serve_code.c: code whose loading ended with the store. */
+void serve_code_fini(struct serve *serve);
 /* serve_agents.c */
 bool serve_agents_bulk_is_up(const struct agent_link *link);
 /* serve_logs.c: what the node of the given name sent; its bulk stream went down. */

@@ -84,7 +84,7 @@ void serve_watch(void *arg, struct rpc_call *call, const ProtobufCMessage *messa
     watch->feed = feed_open(&(struct feed_options){
         .loop = serve->options.loop,
         .core = serve->options.core,
-        .store = serve->options.store,
+        .reader = serve->options.reader,
         .after = request->after_seq,
         .job = request->job,
         .event = serve_watch_event,

@@ -15,7 +15,6 @@ struct status_counts { /* of others, for /metrics */
 struct status_options {
     struct loop *loop; /* of libuv */
     struct core *core;
-    struct store *store;
     struct reader *reader;
     const char *listen;     /* "127.0.0.1:7412", port 0: any free one */
     const char *cert, *key; /* PEM files; NULL: no TLS */

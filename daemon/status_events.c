@@ -138,7 +138,7 @@ static struct status_stream *status_stream_open(struct status_request *request, 
     stream->feed = feed_open(&(struct feed_options){
         .loop = server->options.loop,
         .core = server->options.core,
-        .store = server->options.store,
+        .reader = server->options.reader,
         .after = after,
         .job = job,
         .event = status_stream_event,
