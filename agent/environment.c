@@ -6,6 +6,7 @@
 #include "worker/env.h"
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 struct environment {

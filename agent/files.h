@@ -3,8 +3,8 @@
  * Two implementations: files_uv.c (libuv's pool, steps by files_disk.c) and the simulator's. Loop
  * thread only. The loop never waits for a disk: a stalled one delays metrics and launches, never a
  * heartbeat. Steps of a batch run in order; the first failure ends it. Batches run beside each
- * other: who needs order keeps one in flight. `done` runs exactly once, later; after the seam's
- * destroy it does not run at all. Batches own their texts and results. */
+ * other: who needs order keeps one in flight. `done` (NULL: nobody asks) runs exactly once, later;
+ * after the seam's destroy it does not run at all. Batches own their texts and results. */
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>
@@ -22,7 +22,7 @@ enum files_kind {
     FILES_REMOVE, /* a file or a whole tree; missing is fine */
     FILES_RENAME,
     FILES_LIST,   /* names in a directory, sorted */
-    FILES_PUNCH,  /* gives back the blocks before `offset` */
+    FILES_PUNCH,  /* gives back the blocks of `max` bytes from `offset`; the size stays */
     FILES_PAGE,   /* maps the page of worker/page.h; len > 0: makes and initialises it first */
     FILES_USER,   /* looks up user `path`: uid, gid, home directory */
     FILES_UNPACK, /* checks archive `path` against SHA-256 `hex`, unpacks it into new directory `to`

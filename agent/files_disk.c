@@ -247,7 +247,8 @@ static enum status step_punch(struct files_step *step, struct error *err)
     int fd = open(step->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return absent(step, "open", err);
-    int bad = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)step->offset);
+    int bad = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)step->offset,
+                        (off_t)step->max);
     enum status st = bad && errno != EOPNOTSUPP ? fail(step, "punch", err) : STATUS_OK;
     (void)close(fd);
     return st;

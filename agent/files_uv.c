@@ -59,7 +59,8 @@ static void work_after(uv_work_t *req, int status)
     self->running--;
     if (!self->dropped) {
         work_next(self);
-        work->done(work->arg, work->st, work->st == STATUS_OK ? NULL : &work->err, work->batch);
+        if (work->done)
+            work->done(work->arg, work->st, work->st == STATUS_OK ? NULL : &work->err, work->batch);
     }
     files_batch_destroy(work->batch);
     mem_free(work);
