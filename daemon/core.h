@@ -66,6 +66,8 @@ void core_agent_gone(struct core *core, struct agent_link *link);
 
 /* --- Reading committed state. Loans end at the next turn of the loop. */
 const Pb__Job *core_job(const struct core *core, int64_t id);
+/* QUEUED: why it waits now (derived, never stored); NULL: not known yet, or it does not wait. */
+const Pb__Reason *core_job_wait(const struct core *core, int64_t id);
 /* Newest first: pass 0 to begin, then the last id seen; NULL at the end. */
 const Pb__Job *core_job_before(const struct core *core, int64_t id);
 const Pb__Attempt *core_attempt(const struct core *core, int64_t job, uint32_t number);
@@ -109,5 +111,6 @@ struct core_health {
     uint32_t nodes, nodes_healthy, jobs_active, jobs_queued;
     uint64_t commits, commit_failures, turns, passes, inputs_waiting, points_stored, events_made;
     uint64_t commit_us_last;
+    uint64_t points_refused; /* rows of points that the database refused; lost, counted */
 };
 void core_health(const struct core *core, struct core_health *out);

@@ -1,0 +1,150 @@
+/* gate.c - the same answer on every rank. See gate.h. */
+#include "daemon/gate.h"
+#include "daemon/attempt.h"
+#include "daemon/job.h"
+#include "daemon/node.h"
+#include "daemon/save.h"
+
+#define AHEAD_S     1.5 /* how far ahead a step is named, by the measured pace */
+#define AHEAD_STEPS 2
+
+void gate_schedule(struct job *job)
+{
+    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+
+    job->save_at_us = policy && policy->every_s
+                          ? loop_now_us(job->hub->loop) + (int64_t)policy->every_s * 1000000
+                          : 0;
+}
+
+static bool all_joined(const struct job *job)
+{
+    for (size_t i = 0; i < job->live_count; i++)
+        if (!job->live[i].joined)
+            return false;
+    return job->live_count > 0;
+}
+
+/* Past every step that is known to be answered, and past what the pace makes of a second and a
+ * half. */
+static int64_t step_ahead(const struct job *job)
+{
+    int64_t highest = job->step;
+
+    for (size_t i = 0; i < job->live_count; i++)
+        if (job->live[i].gate_step > highest)
+            highest = job->live[i].gate_step;
+    return highest + AHEAD_STEPS + (int64_t)(job->steps_per_s * AHEAD_S);
+}
+
+static void gate_ask(struct job *job, int kind)
+{
+    Pb__Attempt *row = (Pb__Attempt *)draft_edit(&job->hub->drafts, &job->attempt->entry);
+
+    row->has_gate_number = row->has_gate_step = row->has_gate_kind = true;
+    row->gate_number++;
+    row->gate_step = step_ahead(job);
+    row->gate_kind = (Pb__Gate__Kind)kind;
+    job->gate = (struct gate){kind, PB__GATE__PHASE__PREPARE, loop_now_us(job->hub->loop)};
+    node_desired_dirty_job(job);
+}
+
+/* May another question be asked? A dropped one is superseded by a newer number; an armed one must
+ * be known to every rank's agent first, since only the newest question travels. */
+static bool gate_idle(const struct job *job)
+{
+    const Pb__Attempt *row = attempt_view(job->attempt);
+
+    if (job->gate.phase == PB__GATE__PHASE__PREPARE)
+        return false;
+    if (job->gate.phase != PB__GATE__PHASE__ARM)
+        return true;
+    for (size_t i = 0; i < job->live_count; i++)
+        if (job->live[i].gate_number != row->gate_number ||
+            job->live[i].gate_phase != PB__GATE__PHASE__ARM)
+            return false;
+    return true;
+}
+
+/* The save question has one place on the page: every rank must be past the armed step before the
+ * next. */
+static bool save_passed(const struct job *job)
+{
+    if (job->gate.kind != PB__GATE__KIND__SAVE || job->gate.phase != PB__GATE__PHASE__ARM)
+        return true;
+    return save_is_whole(job, attempt_view(job->attempt)->gate_step);
+}
+
+void gate_save_due(struct job *job)
+{
+    gate_schedule(job);
+    if (all_joined(job) && gate_idle(job) && save_passed(job))
+        gate_ask(job, PB__GATE__KIND__SAVE);
+    job_arm(job);
+}
+
+bool gate_stop(struct job *job)
+{
+    if (!all_joined(job))
+        return false;
+    if (gate_idle(job)) /* else gate_review asks once the question under way is settled */
+        gate_ask(job, PB__GATE__KIND__STOP);
+    return true;
+}
+
+static void gate_decide(struct job *job, size_t accepted, size_t refused)
+{
+    if (!refused && accepted < job->live_count)
+        return;
+    job->gate.phase = refused ? PB__GATE__PHASE__DROP : PB__GATE__PHASE__ARM;
+    node_desired_dirty_job(job);
+    if (refused && job->gate.kind == PB__GATE__KIND__SAVE)
+        job->save_at_us = loop_now_us(job->hub->loop) + 1000000;
+    job_arm(job);
+}
+
+void gate_review(struct job *job)
+{
+    const Pb__Attempt *row = attempt_view(job->attempt);
+    size_t accepted = 0, refused = 0;
+
+    for (size_t i = 0; i < job->live_count; i++) {
+        const struct live *live = &job->live[i];
+        if (live->gate_number != row->gate_number)
+            continue;
+        accepted += live->gate_phase == PB__GATE__PHASE__PREPARE ||
+                    live->gate_phase == PB__GATE__PHASE__ARM;
+        refused += live->gate_phase == PB__GATE__PHASE__DROP;
+    }
+    if (job->gate.phase == PB__GATE__PHASE__PREPARE)
+        gate_decide(job, accepted, refused);
+    bool stop_armed =
+        job->gate.kind == PB__GATE__KIND__STOP && job->gate.phase != PB__GATE__PHASE__DROP;
+    if (job_view(job)->state == PB__JOB__STATE__SAVING && !stop_armed && gate_idle(job) &&
+        all_joined(job))
+        gate_ask(job, PB__GATE__KIND__STOP);
+}
+
+void gate_loaded(struct job *job)
+{
+    const Pb__Attempt *row = job->attempt ? attempt_view(job->attempt) : NULL;
+
+    if (row && row->gate_number)
+        job->gate = (struct gate){(int)row->gate_kind, PB__GATE__PHASE__PREPARE,
+                                  loop_now_us(job->hub->loop)};
+}
+
+bool gate_fill(const struct job *job, Pb__Gate *out)
+{
+    const Pb__Attempt *row = attempt_view(job->attempt);
+
+    if (!job->gate.kind || !row->gate_number)
+        return false;
+    pb__gate__init(out);
+    out->has_number = out->has_kind = out->has_phase = out->has_step = true;
+    out->number = row->gate_number;
+    out->kind = (Pb__Gate__Kind)job->gate.kind;
+    out->phase = (Pb__Gate__Phase)job->gate.phase;
+    out->step = row->gate_step;
+    return true;
+}

@@ -1,0 +1,18 @@
+/* gate.h - "save at step S", "stop at step S": the same answer on every rank. The daemon's side of
+ * worker/page.h.
+ *
+ * Loop thread, inside a turn. A gate is PREPAREd at a step some way ahead; when every rank has
+ * accepted it is ARMed, when any has refused it is DROPped and tried again further ahead. Number
+ * and step are stored before they are sent; the phase is not: after a restart of the daemon the
+ * ranks' answers decide again, and decide the same, because ARM needs all to have accepted and a
+ * refusal is final. */
+#pragma once
+#include "daemon/hub.h"
+
+void gate_schedule(struct job *job); /* sets job->save_at_us by the checkpoint policy */
+void gate_save_due(struct job *job);
+bool gate_stop(struct job *job);   /* false: some rank does not use the SDK */
+void gate_review(struct job *job); /* answers may be complete */
+void gate_loaded(struct job *job);
+/* What to send to a worker of the job; false: none. */
+bool gate_fill(const struct job *job, Pb__Gate *out);

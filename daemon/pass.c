@@ -1,0 +1,238 @@
+/* pass.c - a scheduling pass. See pass.h. */
+#include "daemon/pass.h"
+#include "base/log.h"
+#include "daemon/attempt.h"
+#include "daemon/job.h"
+#include "daemon/node.h"
+#include "daemon/save.h"
+#include "scheduler/place.h"
+
+#define ARENA_MAX ((size_t)512 << 20)
+
+struct pass {
+    struct hub *hub;
+    struct arena *arena;
+    struct snapshot snapshot;
+    struct node **nodes; /* by index of the snapshot */
+    struct job **jobs;
+};
+
+/* --- nodes */
+static struct snapshot_kind *kind_obtain(struct pass *pass, struct snapshot_node *out,
+                                         const struct node *node, const char *name)
+{
+    for (size_t i = 0; i < out->kinds_count; i++)
+        if (!strcmp(out->kinds[i].name, name))
+            return &out->kinds[i];
+    struct snapshot_kind *kind = &out->kinds[out->kinds_count++];
+    kind->name = name;
+    kind->free = arena_alloc(pass->arena, sizeof(uint32_t) * (node->slots_count + 1));
+    return kind;
+}
+
+static size_t kinds_of(const struct node *node)
+{
+    size_t kinds = 0;
+
+    for (size_t i = 0; i < node->slots_count; i++) /* devices of a kind are neighbours */
+        kinds += i == 0 || strcmp(node->slots[i].kind, node->slots[i - 1].kind) != 0;
+    return kinds;
+}
+
+static void snapshot_node(struct pass *pass, struct node *node)
+{
+    size_t index = pass->snapshot.nodes_count++;
+    struct snapshot_node *out = &pass->snapshot.nodes[index];
+    const Pb__NodeInventory *inventory = node_view(node)->inventory;
+
+    pass->nodes[index] = node;
+    out->name = node_view(node)->name;
+    out->open = node_is_open(node);
+    out->memory_mib = inventory->memory_mib;
+    out->memory_free_mib = inventory->memory_mib > node->memory_used_mib
+                               ? inventory->memory_mib - node->memory_used_mib
+                               : 0;
+    out->kinds = arena_alloc(pass->arena, sizeof(*out->kinds) * (kinds_of(node) + 1));
+    for (size_t i = 0; i < node->slots_count; i++) {
+        struct snapshot_kind *kind = kind_obtain(pass, out, node, node->slots[i].kind);
+        kind->usable_count += node->slots[i].usable;
+        if (node->slots[i].usable && !node->slots[i].owner)
+            kind->free[kind->free_count++] = node->slots[i].index;
+    }
+    const char **vaults = arena_alloc(pass->arena, sizeof(char *) * (inventory->n_vaults + 1));
+    for (size_t i = 0; i < inventory->n_vaults; i++)
+        vaults[i] = inventory->vaults[i]->name ? inventory->vaults[i]->name : "";
+    out->vaults = vaults;
+    out->vaults_count = inventory->n_vaults;
+}
+
+/* --- jobs */
+static void snapshot_roles(struct pass *pass, const struct job *job, struct snapshot_job *out)
+{
+    const Pb__JobSpec *spec = job_view(job)->spec;
+    struct snapshot_role *roles = arena_alloc(pass->arena, sizeof(*roles) * (spec->n_roles + 1));
+    bool fixed = spec->checkpoint && !spec->checkpoint->resizable && save_resume(job);
+
+    for (size_t i = 0; i < spec->n_roles; i++) {
+        const Pb__Role *role = spec->roles[i];
+        roles[i].name = role->name;
+        roles[i].device = role->resources->device;
+        roles[i].workers = role->workers;
+        roles[i].workers_min = role->workers_min && !fixed ? role->workers_min : role->workers;
+        roles[i].devices = role->resources->devices;
+        roles[i].cpus = role->resources->cpus;
+        roles[i].memory_mib = role->resources->memory_mib;
+    }
+    if (fixed) /* opaque checkpoints load on the size that wrote them */
+        roles[0].workers = roles[0].workers_min = save_view(save_resume(job))->world;
+    out->roles = roles;
+    out->roles_count = spec->n_roles;
+}
+
+/* A checkpoint on a node's own disk can only be loaded there. */
+static const char *only_node(const struct pass *pass, const struct job *job)
+{
+    const struct save *save = save_resume(job);
+    const Pb__Checkpoint *row = save ? save_view(save) : NULL;
+    const struct node *node =
+        row && row->n_parts ? map_get_text(pass->hub->nodes, row->parts[0]->node) : NULL;
+    const Pb__NodeInventory *inventory = node ? node_view(node)->inventory : NULL;
+
+    for (size_t i = 0; inventory && i < inventory->n_vaults; i++)
+        if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, row->vault))
+            return inventory->vaults[i]->class_ == PB__VAULT__CLASS__NODE ? node_view(node)->name
+                                                                          : NULL;
+    return NULL;
+}
+
+static bool job_is_ready(struct job *job, int64_t now)
+{
+    int64_t wait = save_wait_until(job);
+
+    if (wait > now && wait > job->not_before_us)
+        job->not_before_us = wait;
+    if (job->not_before_us > now) {
+        job_arm(job);
+        return false;
+    }
+    return true;
+}
+
+static void snapshot_jobs(struct pass *pass)
+{
+    struct hub *hub = pass->hub;
+    int64_t now = loop_now_us(hub->loop);
+    struct snapshot_job *jobs = arena_alloc(pass->arena, sizeof(*jobs) * (HUB_PASS_DEPTH + 1));
+
+    pass->jobs = arena_alloc(pass->arena, sizeof(struct job *) * (HUB_PASS_DEPTH + 1));
+    for (size_t i = 0; i < hub->queue_count && pass->snapshot.jobs_count < HUB_PASS_DEPTH; i++) {
+        struct job *job = hub->queue[i];
+        if (!job_is_ready(job, now))
+            continue;
+        const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+        struct snapshot_job *out = &jobs[pass->snapshot.jobs_count];
+        pass->jobs[pass->snapshot.jobs_count++] = job;
+        out->id = job_view(job)->id;
+        out->vault = !policy                           ? NULL
+                     : policy->vault && *policy->vault ? policy->vault
+                                                       : hub->options.default_vault;
+        out->only_node = policy ? only_node(pass, job) : NULL;
+        snapshot_roles(pass, job, out);
+    }
+    pass->snapshot.jobs = jobs;
+}
+
+/* --- the applier: what the plan takes must be free now */
+static bool recheck(const struct pass *pass, const struct plan_entry *entry)
+{
+    for (size_t i = 0; i < entry->workers_count; i++) {
+        const struct plan_worker *worker = &entry->workers[i];
+        const struct node *node = pass->nodes[worker->node];
+        if (!node_is_open(node))
+            return false;
+    }
+    return true;
+}
+
+/* One checkpoint directory for several nodes needs a vault that they share. */
+static bool vault_is_safe(const struct pass *pass, const struct job *job,
+                          const struct plan_entry *entry)
+{
+    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+    const struct snapshot_job *wanted = &pass->snapshot.jobs[entry->job];
+    const struct node *first = pass->nodes[entry->workers[0].node];
+    const Pb__NodeInventory *inventory = node_view(first)->inventory;
+    bool several = false;
+
+    if (!policy || policy->allow_node_vault)
+        return true;
+    for (size_t i = 1; i < entry->workers_count; i++)
+        several |= entry->workers[i].node != entry->workers[0].node;
+    for (size_t i = 0; several && i < inventory->n_vaults; i++)
+        if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, wanted->vault))
+            return inventory->vaults[i]->class_ != PB__VAULT__CLASS__NODE;
+    return true;
+}
+
+static void set_wait(struct job *job, Pb__Reason__Code code, const char *text)
+{
+    job->wait.has_code = true;
+    job->wait.code = code;
+    snprintf(job->wait_text, sizeof(job->wait_text), "%s", text);
+}
+
+static void apply_start(struct pass *pass, struct job *job, const struct plan_entry *entry)
+{
+    struct hub *hub = pass->hub;
+    char text[160];
+
+    if (!vault_is_safe(pass, job, entry)) {
+        set_wait(job, PB__REASON__CODE__UNSATISFIABLE,
+                 "needs several nodes, but its vault lives and dies with one node: name a shared "
+                 "vault or set checkpoint.allow_node_vault");
+        return;
+    }
+    struct attempt *attempt = attempt_create(job, entry, pass->nodes);
+    Pb__Job *row = (Pb__Job *)draft_edit(&hub->drafts, &job->entry);
+    row->has_attempt = true;
+    row->attempt = attempt_view(attempt)->number;
+    row->has_next = false;
+    snprintf(text, sizeof(text), "%zu workers, first on %.100s", entry->workers_count,
+             attempt_view(attempt)->places[0]->node);
+    job_started(job);
+    struct error err;
+    if (job_apply(job, JOB_EV_PLACED, PB__REASON__CODE__PLACED, text, &err) != STATUS_OK)
+        log_error("pass.refused", log_int("job", row->id), log_err(&err));
+    job_arm(job);
+}
+
+void pass_run(struct hub *hub)
+{
+    struct pass pass = {.hub = hub};
+    size_t count = map_count(hub->nodes), at = 0;
+
+    hub->health.passes++;
+    hub->health.last_pass_us = loop_now_us(hub->loop);
+    if (!hub->queue_count)
+        return;
+    pass.arena = arena_create(ARENA_MAX);
+    pass.nodes = arena_alloc(pass.arena, sizeof(struct node *) * (count + 1));
+    pass.snapshot.nodes = arena_alloc(pass.arena, sizeof(struct snapshot_node) * (count + 1));
+    for (struct node *node; (node = map_next(hub->nodes, &at));)
+        if ((node->entry.row || node->entry.draft) && node_view(node)->inventory)
+            snapshot_node(&pass, node);
+    snapshot_jobs(&pass);
+    struct plan plan = place_pass(&pass.snapshot, pass.arena);
+    for (size_t i = 0; i < plan.entries_count; i++) {
+        const struct plan_entry *entry = &plan.entries[i];
+        struct job *job = pass.jobs[entry->job];
+        if (entry->answer == PLAN_START && entry->workers_count && recheck(&pass, entry))
+            apply_start(&pass, job, entry);
+        else
+            set_wait(job,
+                     entry->answer == PLAN_UNSATISFIABLE ? PB__REASON__CODE__UNSATISFIABLE
+                                                         : PB__REASON__CODE__NO_ROOM,
+                     entry->text);
+    }
+    arena_destroy(pass.arena);
+}

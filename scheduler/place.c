@@ -1,0 +1,260 @@
+/* place.c - simple placement. See place.h. */
+#include "scheduler/place.h"
+#include <stdio.h>
+#include <string.h>
+
+/* What is left while the pass goes on; `taken` counts devices at the front of each free list. */
+struct room_kind {
+    const struct snapshot_kind *kind;
+    size_t taken;
+};
+struct room {
+    const struct snapshot_node *node;
+    struct room_kind *kinds;
+    uint64_t memory_free_mib;
+};
+struct pass {
+    const struct snapshot *snapshot;
+    struct arena *arena;
+    struct room *rooms;
+    const struct snapshot_job **failed; /* shapes that found no room in this pass */
+    size_t failed_count;
+};
+
+static struct room_kind *room_find(struct room *room, const char *name)
+{
+    for (size_t i = 0; i < room->node->kinds_count; i++)
+        if (!strcmp(room->kinds[i].kind->name, name))
+            return &room->kinds[i];
+    return NULL;
+}
+
+static size_t room_free(const struct room_kind *kind)
+{
+    return kind ? kind->kind->free_count - kind->taken : 0;
+}
+
+static bool node_offers(const struct snapshot_node *node, const struct snapshot_job *job)
+{
+    if (!node->open || (job->only_node && strcmp(job->only_node, node->name)))
+        return false;
+    if (!job->vault)
+        return true;
+    for (size_t i = 0; i < node->vaults_count; i++)
+        if (!strcmp(node->vaults[i], job->vault))
+            return true;
+    return false;
+}
+
+/* How many workers of the role fit into these amounts. */
+static uint64_t role_fits(const struct snapshot_role *role, size_t devices, size_t cpus,
+                          uint64_t memory_mib)
+{
+    uint64_t fits = role->workers;
+
+    if (role->devices && devices / role->devices < fits)
+        fits = devices / role->devices;
+    if (role->cpus && cpus / role->cpus < fits)
+        fits = cpus / role->cpus;
+    if (role->memory_mib && memory_mib / role->memory_mib < fits)
+        fits = memory_mib / role->memory_mib;
+    return fits;
+}
+
+static uint32_t *take(struct pass *pass, struct room_kind *kind, uint32_t count)
+{
+    uint32_t *out = arena_alloc(pass->arena, sizeof(uint32_t) * (count ? count : 1));
+
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = kind->kind->free[kind->taken++];
+    return out;
+}
+
+/* Puts as many workers as fit (at most `want`) on the node; returns how many. */
+static uint32_t fill_node(struct pass *pass, size_t node, const struct snapshot_role *role,
+                          uint32_t want, struct plan_worker *workers)
+{
+    struct room *room = &pass->rooms[node];
+    struct room_kind *devices = room_find(room, role->device);
+    struct room_kind *cpus = role->cpus ? room_find(room, "cpu") : NULL;
+    uint64_t fits = role_fits(role, room_free(devices), room_free(cpus), room->memory_free_mib);
+    uint32_t count = fits < want ? (uint32_t)fits : want;
+
+    if (role->devices && !devices)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        workers[i].node = node;
+        if (role->devices) {
+            workers[i].devices = take(pass, devices, role->devices);
+            workers[i].devices_count = role->devices;
+        }
+        if (role->cpus) {
+            workers[i].cpus = take(pass, cpus, role->cpus);
+            workers[i].cpus_count = role->cpus;
+        }
+        room->memory_free_mib -= role->memory_mib;
+    }
+    return count;
+}
+
+/* The journal of one job: rooms are copied back when the gang does not fit whole. */
+static struct room *rooms_copy(struct pass *pass, const struct room *from)
+{
+    size_t count = pass->snapshot->nodes_count;
+    struct room *copy = arena_alloc(pass->arena, sizeof(*copy) * (count ? count : 1));
+
+    for (size_t i = 0; i < count; i++) {
+        size_t kinds = from[i].node->kinds_count;
+        copy[i] = from[i];
+        copy[i].kinds = arena_alloc(pass->arena, sizeof(struct room_kind) * (kinds ? kinds : 1));
+        if (kinds)
+            memcpy(copy[i].kinds, from[i].kinds, sizeof(struct room_kind) * kinds);
+    }
+    return copy;
+}
+
+static uint32_t place_role(struct pass *pass, const struct snapshot_job *job, uint32_t role_index,
+                           struct plan_worker *workers)
+{
+    const struct snapshot_role *role = &job->roles[role_index];
+    uint32_t placed = 0;
+
+    for (size_t node = 0; node < pass->snapshot->nodes_count && placed < role->workers; node++)
+        if (node_offers(pass->rooms[node].node, job))
+            placed += fill_node(pass, node, role, role->workers - placed, workers + placed);
+    for (uint32_t rank = 0; rank < placed; rank++) {
+        workers[rank].role = role_index;
+        workers[rank].rank = rank;
+    }
+    return placed;
+}
+
+static bool place_job(struct pass *pass, const struct snapshot_job *job, struct plan_entry *entry)
+{
+    struct room *before = rooms_copy(pass, pass->rooms);
+    size_t total = 0;
+
+    for (size_t i = 0; i < job->roles_count; i++)
+        total += job->roles[i].workers;
+    entry->workers = arena_alloc(pass->arena, sizeof(*entry->workers) * (total ? total : 1));
+    entry->workers_count = 0;
+    for (size_t i = 0; i < job->roles_count; i++) {
+        uint32_t placed = place_role(pass, job, (uint32_t)i, entry->workers + entry->workers_count);
+        if (placed < job->roles[i].workers_min) {
+            pass->rooms = before;
+            entry->workers_count = 0;
+            return false;
+        }
+        entry->workers_count += placed;
+    }
+    return true;
+}
+
+static bool shape_equal(const struct snapshot_job *a, const struct snapshot_job *b)
+{
+    if (a->roles_count != b->roles_count)
+        return false;
+    if ((a->only_node || b->only_node) ||
+        (a->vault != b->vault && (!a->vault || !b->vault || strcmp(a->vault, b->vault))))
+        return false;
+    for (size_t i = 0; i < a->roles_count; i++) {
+        const struct snapshot_role *x = &a->roles[i], *y = &b->roles[i];
+        if (x->workers_min != y->workers_min || x->devices != y->devices || x->cpus != y->cpus ||
+            x->memory_mib != y->memory_mib || strcmp(x->device, y->device))
+            return false;
+    }
+    return true;
+}
+
+static bool shape_failed(const struct pass *pass, const struct snapshot_job *job)
+{
+    for (size_t i = 0; i < pass->failed_count; i++)
+        if (shape_equal(pass->failed[i], job))
+            return true;
+    return false;
+}
+
+/* Would the role fit if every healthy device of the nodes it may use were free? */
+static uint64_t role_ever(const struct pass *pass, const struct snapshot_job *job,
+                          const struct snapshot_role *role)
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < pass->snapshot->nodes_count; i++) {
+        struct room *room = &pass->rooms[i];
+        if (!node_offers(room->node, job))
+            continue;
+        struct room_kind *devices = room_find(room, role->device);
+        struct room_kind *cpus = room_find(room, "cpu");
+        if (role->devices && !devices)
+            continue;
+        total += role_fits(role, devices ? devices->kind->usable_count : 0,
+                           cpus ? cpus->kind->usable_count : 0, room->node->memory_mib);
+    }
+    return total;
+}
+
+static void explain(const struct pass *pass, const struct snapshot_job *job,
+                    struct plan_entry *entry)
+{
+    char text[200];
+
+    entry->answer = PLAN_NO_ROOM;
+    entry->text = "waits for free devices";
+    for (size_t i = 0; i < job->roles_count; i++) {
+        const struct snapshot_role *role = &job->roles[i];
+        uint64_t ever = role_ever(pass, job, role);
+        if (ever >= role->workers_min)
+            continue;
+        entry->answer = PLAN_UNSATISFIABLE;
+        snprintf(text, sizeof(text),
+                 "role %.63s needs %u workers of %u %.31s each; nodes in service%s%.63s could hold "
+                 "%llu even if idle",
+                 role->name, role->workers_min, role->devices, role->device,
+                 job->vault ? " with vault " : "", job->vault ? job->vault : "",
+                 (unsigned long long)ever);
+        entry->text = arena_strdup(pass->arena, text);
+        return;
+    }
+}
+
+static void pass_init(struct pass *pass, const struct snapshot *snapshot, struct arena *arena)
+{
+    size_t count = snapshot->nodes_count;
+
+    *pass = (struct pass){.snapshot = snapshot, .arena = arena};
+    pass->rooms = arena_alloc(arena, sizeof(struct room) * (count ? count : 1));
+    pass->failed = arena_alloc(arena, sizeof(void *) * (snapshot->jobs_count + 1));
+    for (size_t i = 0; i < count; i++) {
+        const struct snapshot_node *node = &snapshot->nodes[i];
+        pass->rooms[i].node = node;
+        pass->rooms[i].memory_free_mib = node->memory_free_mib;
+        pass->rooms[i].kinds =
+            arena_alloc(arena, sizeof(struct room_kind) * (node->kinds_count + 1));
+        for (size_t k = 0; k < node->kinds_count; k++)
+            pass->rooms[i].kinds[k].kind = &node->kinds[k];
+    }
+}
+
+struct plan place_pass(const struct snapshot *snapshot, struct arena *arena)
+{
+    struct pass pass;
+    struct plan plan = {
+        .entries = arena_alloc(arena, sizeof(struct plan_entry) * (snapshot->jobs_count + 1))};
+
+    pass_init(&pass, snapshot, arena);
+    for (size_t i = 0; i < snapshot->jobs_count; i++) {
+        const struct snapshot_job *job = &snapshot->jobs[i];
+        struct plan_entry *entry = &plan.entries[plan.entries_count++];
+        entry->job = i;
+        entry->answer = PLAN_START;
+        entry->text = "nodes reserved";
+        bool known = shape_failed(&pass, job);
+        if (!known && place_job(&pass, job, entry))
+            continue;
+        if (!known)
+            pass.failed[pass.failed_count++] = job;
+        explain(&pass, job, entry);
+    }
+    return plan;
+}
