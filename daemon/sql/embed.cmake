@@ -1,0 +1,17 @@
+# embed.cmake - writes every numbered .sql file into one C file: cmake -DOUT=x.c -DDIR=daemon/sql -P embed.cmake
+file(GLOB files ${DIR}/[0-9][0-9][0-9][0-9]_*.sql)
+list(SORT files)
+set(arrays "")
+set(rows "")
+foreach(path ${files})
+  get_filename_component(name ${path} NAME_WE)
+  string(SUBSTRING ${name} 0 4 number)
+  file(READ ${path} hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(APPEND arrays "static const unsigned char sql_${number}[] = {${bytes}0};\n")
+  math(EXPR value "1${number} - 10000")
+  string(APPEND rows "    {${value}, \"${name}\", (const char *)sql_${number}},\n")
+endforeach()
+file(WRITE ${OUT}.new "/* Made by daemon/sql/embed.cmake from daemon/sql/. */\n#include \"daemon/store_pg_migration.h\"\n${arrays}
+const struct store_pg_migration store_pg_migrations[] = {\n${rows}    {-1, 0, 0},\n};\n")
+file(RENAME ${OUT}.new ${OUT})
