@@ -47,7 +47,7 @@ static enum status file_failed(struct error *err, const char *what, const char *
     return error_set(err, file_status(errnum), "%s %s: %s", what, path, strerror(errnum));
 }
 
-static void file_close(int *fd)
+static void file_close(const int *fd)
 {
     if (*fd >= 0)
         close(*fd);

@@ -238,18 +238,18 @@ static void loop_uv_drop_deferred(struct loop_uv *loop)
     }
 }
 
-void loop_uv_destroy(struct loop *base)
+void loop_uv_destroy(struct loop *loop)
 {
-    if (!base)
+    if (!loop)
         return;
-    struct loop_uv *loop = loop_uv_of(base);
+    struct loop_uv *real = loop_uv_of(loop);
     do { /* closing callbacks may still begin something */
-        loop_uv_drop_deferred(loop);
-        while (!list_is_empty(&loop->timers))
-            timer_uv_destroy(&LIST_ITEM(loop->timers.next, struct timer_uv, node)->base);
-        uv_walk(&loop->uv, loop_uv_close_handle, NULL);
-        uv_run(&loop->uv, UV_RUN_DEFAULT);
-    } while (uv_loop_close(&loop->uv) == UV_EBUSY);
-    loop_uv_drop_deferred(loop);
-    mem_free(loop);
+        loop_uv_drop_deferred(real);
+        while (!list_is_empty(&real->timers))
+            timer_uv_destroy(&LIST_ITEM(real->timers.next, struct timer_uv, node)->base);
+        uv_walk(&real->uv, loop_uv_close_handle, NULL);
+        uv_run(&real->uv, UV_RUN_DEFAULT);
+    } while (uv_loop_close(&real->uv) == UV_EBUSY);
+    loop_uv_drop_deferred(real);
+    mem_free(real);
 }

@@ -152,7 +152,7 @@ static void what_it_leaves_behind_is_killed(void **state)
     struct seen *seen = *state;
     run(seen, (struct child_options){0}, "sleep 1000 & echo $!");
     assert_int_equal(seen->exit_code, 0);
-    pid_t left = (pid_t)atol(seen->output);
+    pid_t left = (pid_t)strtol(seen->output, NULL, 10);
     assert_true(left > 1);
     assert_true(ends(left));
 }
@@ -162,7 +162,7 @@ static void a_stranger_with_our_pipe_is_not_waited_for(void **state)
 {
     struct seen *seen = *state;
     run(seen, (struct child_options){0}, "setsid sleep 1000 & echo $!; sleep 0.2");
-    pid_t stranger = (pid_t)atol(seen->output);
+    pid_t stranger = (pid_t)strtol(seen->output, NULL, 10);
     assert_int_equal(seen->st, STATUS_OK);
     assert_int_equal(kill(stranger, SIGKILL), 0);
     assert_true(ends(stranger));

@@ -81,13 +81,8 @@ static void a_descriptor_gets_time_and_newline(void **state)
     log_setup("rondod", LOG_ERROR, -1);
     close(fd);
     assert_int_equal(file_read(path, 4096, &bytes, &len, NULL), STATUS_OK);
-    int year, month, day, hour, minute, second, micro, matched = 0;
-    assert_int_equal(sscanf(bytes,
-                            "%4d-%2d-%2dT%2d:%2d:%2d.%6dZ info log.open program=rondod pid=%n",
-                            &year, &month, &day, &hour, &minute, &second, &micro, &matched),
-                     7);
-    assert_true(matched > 0);
-    assert_in_range(year, 2024, 2200);
+    assert_int_equal(strspn(bytes, "0123456789-T:."), 26); /* 2026-01-31T12:00:00.123456 */
+    assert_memory_equal(bytes + 26, "Z info log.open program=rondod pid=", 35);
     assert_string_equal(strchr(bytes, '\n') + 1 + 28, "info job.state job=7\n");
     mem_free(bytes);
 }

@@ -1,0 +1,189 @@
+#!/bin/bash
+# All tests, from nothing. Last line: "N passed, N failed, N skipped"; exit 0 only when none failed.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+
+all_parts=(setup tidy unit asan tsan lint sim e2e)
+
+usage() {
+    cat <<'END'
+Usage: scripts/test.sh [PART...]
+
+Runs the tests, all parts by default, in this order:
+
+  setup   install the Debian packages (scripts/setup.sh)
+  tidy    rules of the tree: sizes, names, includes, READMEs (tests/tidy/tidy.py)
+  unit    release build in build/, unit tests in C
+  asan    build-asan/ with address and undefined behaviour sanitizers, the same tests, 50 seeds
+  tsan    build-tsan/ with clang (its warnings are errors) and the thread sanitizer, the same tests
+  lint    clang-tidy over our C, newest changes first, for at most LINT_SECONDS (240)
+  sim     500 seeds of the simulated cluster (SIM_SEEDS)
+  e2e     pytest: real processes, and the Python unit tests
+
+Logs are kept as build*/log/PART.txt. A part that needs build/ makes it.
+
+Examples:
+  scripts/test.sh
+  scripts/test.sh tidy unit
+  PYTEST_ARGS='-k cancel -x' scripts/test.sh e2e
+END
+}
+
+passed=0 failed=0 skipped=0
+jobs=$(nproc 2>/dev/null || echo 2)
+python=/usr/bin/python3
+export HOME="${HOME:-/root}" LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+export ASAN_OPTIONS="${ASAN_OPTIONS:-abort_on_error=0:detect_leaks=1}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-ignore_noninstrumented_modules=1}"
+
+say() { printf '%s %s\n' "$(date -u +%H:%M:%S)" "$*"; }
+
+# count PART PASSED FAILED SKIPPED
+count() {
+    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+    say "$1: $2 passed, $3 failed, $4 skipped"
+}
+
+# bounded SECONDS LOG command...: output to the log, its end shown when it fails.
+bounded() {
+    local limit=$1 log=$2 rc=0
+    shift 2
+    mkdir -p "$(dirname "$log")"
+    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
+    if [ "$rc" -ne 0 ]; then
+        say "$(basename "$log" .txt): exit $rc after at most $limit s; the end of $log:"
+        tail -n "${TAIL_LINES:-40}" "$log"
+    fi
+    return "$rc"
+}
+
+# build DIR cmake-option...: configure and build all.
+build() {
+    local dir=$1
+    shift
+    [ ! -f "$dir/.built-now" ] || return 0
+    bounded 120 "$dir/log/configure.txt" cmake -S . -B "$dir" -G Ninja \
+        -DCMAKE_C_COMPILER_LAUNCHER=ccache "$@" || return 1
+    bounded 900 "$dir/log/build.txt" ninja -C "$dir" -j "$jobs" || return 1
+    touch "$dir/.built-now"
+}
+
+# run_ctest PART DIR [wrapper...]
+run_ctest() {
+    local part=$1 dir=$2 sums
+    shift 2
+    rm -f "$dir/log/ctest.xml"
+    bounded 600 "$dir/log/$part.txt" "$@" ctest --test-dir "$dir" -j "$jobs" --timeout 300 \
+        --output-on-failure --no-tests=error --output-junit "log/ctest.xml" \
+        --test-output-size-passed 200000 --test-output-size-failed 200000
+    sums=$($python scripts/tally.py "$dir/log/ctest.xml")
+    # shellcheck disable=SC2086 # three numbers
+    count "$part" $sums
+}
+
+# run_seeds PART DIR SEEDS: the simulator ends with "N seeds, B broken".
+run_seeds() {
+    local part=$1 dir=$2 seeds=$3 last
+    [ -x tests/sim/run ] || return 0
+    RONDO_BUILD="$dir" bounded 600 "$dir/log/$part.txt" tests/sim/run --first-seed 1 --seeds "$seeds"
+    last=$(sed -n 's/^\([0-9]*\) seeds, \([0-9]*\) broken$/\1 \2/p' "$dir/log/$part.txt" | tail -n 1)
+    if [ -z "$last" ]; then
+        count "$part" 0 1 0
+    else
+        count "$part" $((${last% *} - ${last#* })) "${last#* }" 0
+    fi
+}
+
+part_setup() {
+    mkdir -p build/log
+    timeout -k 10 1800 scripts/setup.sh </dev/null || count setup 0 1 0
+}
+
+part_tidy() {
+    local broken=0
+    bounded 120 build/log/tidy.txt $python tests/tidy/tidy.py || broken=1
+    count tidy $((1 - broken)) "$broken" 0
+}
+
+part_unit() {
+    build build || { count unit 0 1 0; return; }
+    run_ctest unit build
+}
+
+part_asan() {
+    build build-asan -DRONDO_SANITIZE=address -DCMAKE_BUILD_TYPE=Debug ||
+        { count asan 0 1 0; return; }
+    run_ctest asan build-asan
+    run_seeds asan-sim build-asan 50
+}
+
+# Thread sanitizers of this age dislike much address randomisation; switch it off where one may.
+part_tsan() {
+    local wrapper=()
+    build build-tsan -DRONDO_SANITIZE=thread -DCMAKE_C_COMPILER=clang-14 ||
+        { count tsan 0 1 0; return; }
+    if setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
+    run_ctest tsan build-tsan ${wrapper[@]+"${wrapper[@]}"}
+}
+
+part_lint() {
+    local sums
+    build build || { count lint 0 1 0; return; }
+    bounded $((${LINT_SECONDS:-240} + 120)) build/log/lint.txt \
+        $python scripts/lint.py --build build --jobs "$jobs" --seconds "${LINT_SECONDS:-240}"
+    sums=$(tail -n 1 build/log/lint.txt |
+        sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+    # shellcheck disable=SC2086 # three numbers
+    count lint ${sums:-0 1 0}
+}
+
+part_sim() {
+    build build || { count sim 0 1 0; return; }
+    run_seeds sim build "${SIM_SEEDS:-500}"
+}
+
+part_e2e() {
+    local sums paths=()
+    for path in tests/e2e tests/unit; do
+        if [ -n "$(find "$path" -name 'test_*.py' -print -quit 2>/dev/null)" ]; then
+            paths+=("$path")
+        fi
+    done
+    [ "${#paths[@]}" -gt 0 ] || return 0
+    build build || { count e2e 0 1 0; return; }
+    rm -f build/log/pytest.xml
+    # shellcheck disable=SC2086 # PYTEST_ARGS is words
+    TAIL_LINES=150 bounded 900 build/log/e2e.txt $python -m pytest -p no:cacheprovider -q -ra \
+        --durations=10 --junitxml=build/log/pytest.xml ${PYTEST_ARGS:-} "${paths[@]}"
+    sums=$($python scripts/tally.py build/log/pytest.xml)
+    # shellcheck disable=SC2086 # three numbers
+    count e2e $sums
+}
+
+main() {
+    local parts=() part begin
+    for part in "$@"; do
+        case "$part" in
+        -h | --help) usage && exit 0 ;;
+        esac
+        if [[ " ${all_parts[*]} " != *" $part "* ]]; then
+            usage >&2
+            exit 2
+        fi
+        parts+=("$part")
+    done
+    [ "${#parts[@]}" -gt 0 ] || parts=("${all_parts[@]}")
+    rm -f build/.built-now build-asan/.built-now build-tsan/.built-now
+    for part in "${parts[@]}"; do
+        say "$part ..."
+        begin=$SECONDS
+        "part_$part"
+        say "$part took $((SECONDS - begin)) s"
+    done
+    say "all took $SECONDS s"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
+
+main "$@"
