@@ -4,8 +4,9 @@
  * meanings never change, later versions only add. A missing variable has the stated default. */
 #pragma once
 
-#define ENV_DIR "RONDO_DIR" /* the worker's directory: reports, page, sock. Unset: outside Rondo   \
-                             */
+#define ENV_DIR                                                                                    \
+    "RONDO_DIR" /* the worker's directory: reports, page, sock. Unset: outside Rondo               \
+                 */
 #define ENV_JOB         "RONDO_JOB"         /* decimal id; 0 */
 #define ENV_JOB_NAME    "RONDO_JOB_NAME"    /* "" */
 #define ENV_ATTEMPT     "RONDO_ATTEMPT"     /* 0 */

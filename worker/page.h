@@ -14,13 +14,14 @@
  * A program need not ask for every step: a gate opens at the first step asked for that is >= S.
  *
  * Rules the proof rests on (tests/unit/worker/test_gate.c breaks when one is left out):
- * 1. The daemon decides a number once, ARM or DROP, durably before it tells anyone. Agents decide
- *    nothing: a refusal is a report, the DROP still comes from the daemon. (A new agent cannot tell
- *    a rank that waits at S from one that went past it: it reports a refusal, and the daemon, if it
- *    has armed already on the word of the earlier agent, still arms.)
- * 2. A number that was armed is replaced only when every rank has answered its step; one in PREPARE
- *    only after it was dropped. So a rank that finds a newer number knows: the older was dropped.
- * 3. The agent writes in the order of page_gate_prepare. */
+ * 1. A number has one outcome: ARM when every rank is bound, DROP when any refused, nothing else
+ *    decides. What a rank said is kept in the page (`said`), so that neither a new agent nor a new
+ *    daemon, asking again, hears anything else, also when the rank has reached the step meanwhile.
+ * 2. An armed number is replaced only when every rank has acted on it (its part of the save is
+ *    there); one in PREPARE only after it was dropped. So a rank that finds a newer number knows:
+ *    the older was dropped.
+ * 3. The agent writes in the order of page_gate_prepare.
+ * The file is written in full when it is made: a hole could not be filled on a full disk. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,11 +32,13 @@
 
 enum page_phase { PAGE_NONE = 0, PAGE_PREPARE = 1, PAGE_ARM = 2, PAGE_DROP = 3 };
 
+enum page_said { PAGE_SAID_NOTHING = 0, PAGE_SAID_BOUND = 1, PAGE_SAID_REFUSED = 2 };
+
 struct page_gate {           /* one for save, one for stop; written by the agent only */
     _Atomic uint64_t number; /* grows; 0: none yet. Written last when a proposal is published */
     _Atomic int64_t step;
     _Atomic uint32_t phase; /* enum page_phase */
-    uint32_t reserved;
+    _Atomic uint32_t said;  /* enum page_said: what was said to this number */
 };
 struct page {
     uint64_t magic;
@@ -56,16 +59,18 @@ _Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page holds it");
 #endif
 
 /* Agent: publishes "at that step?" under this number. True: the rank is bound. False: it has gone
- * past the step: report a refusal with *answered. Idempotent: the number that is there already is
- * not written again, only looked at. */
+ * past the step: report a refusal with *answered. Asked again, it says the same again. */
 static inline bool page_gate_prepare(struct page_gate *gate, const _Atomic int64_t *answered,
                                      uint64_t number, int64_t step)
 {
+    uint32_t said;
+
     PAGE_POINT();
     if (atomic_load(&gate->number) != number) {
         PAGE_POINT();
-        atomic_store(&gate->phase,
-                     PAGE_NONE); /* nobody may read the old decision with a new step */
+        atomic_store(&gate->phase, PAGE_NONE); /* an old decision must not meet the new step */
+        PAGE_POINT();
+        atomic_store(&gate->said, PAGE_SAID_NOTHING);
         PAGE_POINT();
         atomic_store(&gate->step, step);
         PAGE_POINT();
@@ -74,7 +79,14 @@ static inline bool page_gate_prepare(struct page_gate *gate, const _Atomic int64
         atomic_store(&gate->number, number);
     }
     PAGE_POINT();
-    return atomic_load(answered) < step;
+    said = atomic_load(&gate->said);
+    if (said == PAGE_SAID_NOTHING) {
+        PAGE_POINT();
+        said = atomic_load(answered) < step ? PAGE_SAID_BOUND : PAGE_SAID_REFUSED;
+        PAGE_POINT();
+        atomic_store(&gate->said, said); /* before anybody is told */
+    }
+    return said == PAGE_SAID_BOUND;
 }
 
 /* Agent: the daemon's word (PAGE_ARM or PAGE_DROP) on this number, whether or not the proposal ever

@@ -1,0 +1,214 @@
+/* alone.c - see alone.h. */
+#include "worker/alone.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENTRIES_MAX 100000
+
+int alone_init(struct alone *alone, const char *root, const char *role, uint32_t rank,
+               uint32_t world)
+{
+    char here[2048];
+
+    *alone = (struct alone){.rank = rank, .world = world};
+    if (snprintf(alone->role, sizeof alone->role, "%s", role) >= (int)sizeof alone->role)
+        return -ENAMETOOLONG;
+    if (root[0] == '/')
+        return snprintf(alone->root, sizeof alone->root, "%s", root) < (int)sizeof alone->root
+                   ? 0
+                   : -ENAMETOOLONG;
+    if (!getcwd(here, sizeof here)) /* the program may change it later */
+        return -errno;
+    return snprintf(alone->root, sizeof alone->root, "%s/%s", here, root) < (int)sizeof alone->root
+               ? 0
+               : -ENAMETOOLONG;
+}
+
+static void step_path(const struct alone *alone, int64_t step, char out[4096])
+{
+    (void)snprintf(out, 4096, "%s/step-%" PRId64, alone->root, step);
+}
+
+static void part_path(const struct alone *alone, int64_t step, const char *end, char out[4096])
+{
+    (void)snprintf(out, 4096, "%s/step-%" PRId64 "/%s-%" PRIu32 "%s", alone->root, step,
+                   alone->role, alone->rank, end);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+    (void)st;
+    (void)kind;
+    (void)where;
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+static int make_dirs(char *path)
+{
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return -errno;
+        *at = '/';
+    }
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+int alone_abort(const struct alone *alone, int64_t step)
+{
+    char path[4096];
+
+    part_path(alone, step, ".done", path);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return -errno;
+    part_path(alone, step, "", path);
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return -errno;
+    step_path(alone, step, path);
+    (void)rmdir(path); /* the last one out */
+    return 0;
+}
+
+int alone_save_dir(const struct alone *alone, int64_t step, char *out, size_t cap)
+{
+    char path[4096];
+    int problem = alone_abort(alone, step);
+
+    if (problem)
+        return problem;
+    part_path(alone, step, "", path);
+    if (strlen(path) >= cap)
+        return -ENAMETOOLONG;
+    problem = make_dirs(path);
+    if (problem)
+        return problem;
+    (void)strcpy(out, path);
+    return 0;
+}
+
+static int sync_entry(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+    int fd;
+
+    (void)st;
+    (void)where;
+    if (kind != FTW_F && kind != FTW_DP)
+        return 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return -1;
+    if (fsync(fd) != 0) {
+        (void)close(fd);
+        return -1;
+    }
+    return close(fd);
+}
+
+static int write_done(const char *temp, const char *text, size_t len)
+{
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int problem = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (write(fd, text, len) != (ssize_t)len)
+        problem = -EIO;
+    else if (fsync(fd) != 0)
+        problem = -errno;
+    (void)close(fd);
+    return problem;
+}
+
+int alone_commit(const struct alone *alone, int64_t step, int64_t samples)
+{
+    char path[4096], temp[4096], text[96];
+    int len, problem;
+
+    part_path(alone, step, "", path);
+    if (nftw(path, sync_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return -errno;
+    len = snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRIu32 "\n", step, samples,
+                   alone->world);
+    part_path(alone, step, ".done.new", temp);
+    part_path(alone, step, ".done", path);
+    problem = write_done(temp, text, (size_t)len);
+    if (problem)
+        return problem;
+    if (rename(temp, path) != 0)
+        return -errno;
+    step_path(alone, step, path);
+    return sync_entry(path, NULL, FTW_DP, NULL) == 0 ? 0 : -errno;
+}
+
+static bool read_done(const struct alone *alone, int64_t step, uint32_t rank, int64_t *samples,
+                      uint32_t *world)
+{
+    struct alone other = *alone;
+    char path[4096];
+    int64_t said = -1;
+    FILE *file;
+    bool good;
+
+    other.rank = rank;
+    part_path(&other, step, ".done", path);
+    file = fopen(path, "re");
+    if (!file)
+        return false;
+    good = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNu32, &said, samples, world) == 3 &&
+           said == step && *world > 0 && *world <= ENTRIES_MAX;
+    (void)fclose(file);
+    return good;
+}
+
+static bool is_complete(const struct alone *alone, int64_t step, int64_t *samples)
+{
+    uint32_t world = 0, same = 0;
+    int64_t ignored;
+
+    if (!read_done(alone, step, 0, samples, &world))
+        return false;
+    for (uint32_t rank = 1; rank < world; rank++)
+        if (!read_done(alone, step, rank, &ignored, &same) || same != world)
+            return false;
+    return true;
+}
+
+int alone_newest(const struct alone *alone, struct alone_point *out)
+{
+    DIR *dir = opendir(alone->root);
+    const struct dirent *entry;
+    int64_t best = -1;
+    int entries = 0;
+
+    if (!dir)
+        return 0;
+    while ((entry = readdir(dir)) && entries++ < ENTRIES_MAX) {
+        int64_t step, samples = 0;
+        char again[64];
+        if (sscanf(entry->d_name, "step-%" SCNd64, &step) != 1 || step <= best)
+            continue;
+        (void)snprintf(again, sizeof again, "step-%" PRId64, step);
+        if (strcmp(again, entry->d_name) != 0 || !is_complete(alone, step, &samples))
+            continue;
+        best = step;
+        out->samples = samples;
+    }
+    (void)closedir(dir);
+    if (best < 0)
+        return 0;
+    out->step = best;
+    step_path(alone, best, out->dir);
+    return 1;
+}

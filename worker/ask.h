@@ -1,0 +1,37 @@
+/* ask.h - requests to the agent over the unix socket `sock` in the worker's directory.
+ *
+ * One thread at a time (rondo.c holds a lock, with a deadline). Every wait has a deadline; the
+ * agent may go away and come back in between: the same request is sent again, so requests are
+ * idempotent by kind and step. A request that ran into its deadline may be made again with the same
+ * contents: it then waits on for the answer that is still due. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+enum ask_kind { ASK_SAVE_DIR = 2, ASK_COMMIT = 3, ASK_ABORT_SAVE = 4 }; /* WorkerAsk.Kind */
+
+struct ask_request {
+    enum ask_kind kind;
+    int64_t step, samples;
+};
+struct ask_answer {
+    int status; /* enum rondo_status */
+    char error[240];
+    char dir[4096];
+};
+struct ask {
+    int dir; /* of the worker; borrowed */
+    int fd;  /* -1: not connected */
+    uint64_t number;
+    int waiting; /* last was sent on fd and has no answer yet */
+    struct ask_request last;
+    uint64_t backoff_us;
+};
+
+void ask_init(struct ask *ask, int dir);
+/* 0 and *out (whose status may be anything the agent says), or -RONDO_DEADLINE. An agent that says
+ * UNAVAILABLE is asked again until the deadline (microseconds of CLOCK_MONOTONIC). */
+int ask_call(struct ask *ask, const struct ask_request *request, int64_t deadline_us,
+             struct ask_answer *out);
+void ask_close(struct ask *ask);
+int64_t ask_now_us(void);
