@@ -41,7 +41,7 @@ const struct option config_rows[] = {
      "A silent agent keeps its jobs this long."},
     {"heartbeat_ms", OPT_U32, AT(heartbeat_ms), "3000", 100, 60000,
      "How often agents say that they live; at most a third of lease_ms."},
-    {"pass_ms_max", OPT_U32, AT(pass_ms_max), "60000", 1000, 3600000,
+    {"pass_ms_max", OPT_U32, AT(pass_ms_max), "15000", 1000, 3600000,
      "readyz fails when no scheduling pass has run for this long."},
     {"ended_max", OPT_U32, AT(ended_max), "2000", 10, 1000000,
      "Ended jobs kept in memory; older ones are read from the database."},

@@ -40,8 +40,8 @@ static void reader_page_add(struct reader_page *page, const Pb__Job *row)
         reply->next_before = reply->jobs[reply->n_jobs - 1]->id;
         return;
     }
-    Pb__Job *job =
-        view_job(page->q->arena, reader_question_who(page->q), row, page->request->brief);
+    Pb__Job *job = view_job(page->q->arena, reader_core(page->q->reader),
+                            reader_question_who(page->q), row, page->request->brief);
     page->bytes += protobuf_c_message_get_packed_size(&job->base);
     reply->jobs[reply->n_jobs++] = job;
 }

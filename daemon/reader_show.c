@@ -97,7 +97,7 @@ static void reader_show_stored(struct reader_question *q, enum status st, const 
         reader_question_fail(q, STATUS_NOT_FOUND, "no job %lld", (long long)request->job);
         return;
     }
-    reply.job = view_job(q->arena, reader_question_who(q), row, false);
+    reply.job = view_job(q->arena, reader_core(q->reader), reader_question_who(q), row, false);
     if (core_job(core, request->job))
         reader_show_progress(core, reply.job);
     reader_question_end(q, STATUS_OK, NULL, &reply.base);
@@ -118,7 +118,7 @@ void reader_show_job(struct reader_question *q)
         return;
     }
     reader_show_rows(q, row, &reply);
-    reply.job = view_job(q->arena, reader_question_who(q), row, false);
+    reply.job = view_job(q->arena, reader_core(q->reader), reader_question_who(q), row, false);
     reader_show_progress(reader_core(q->reader), reply.job);
     reader_question_end(q, STATUS_OK, NULL, &reply.base);
 }

@@ -71,3 +71,15 @@ void serve_counts(const struct serve *serve, struct serve_counts *out)
 {
     *out = serve->counts;
 }
+
+/* The term of a core does not change; asking for its health costs a walk over all jobs. */
+uint64_t serve_term(struct serve *serve)
+{
+    struct core_health health = {0};
+
+    if (serve->term == 0) {
+        core_health(serve->options.core, &health);
+        serve->term = health.term;
+    }
+    return serve->term;
+}

@@ -210,7 +210,6 @@ static void serve_bulk_hello(struct serve_bulk *bulk, const Pb__BulkHello *hello
     const char *node = rpc_call_identity(bulk->call)->name;
     char key[256 + 66];
     Pb__BulkDown down = PB__BULK_DOWN__INIT;
-    struct core_health health = {0};
 
     if (!hello->node || strcmp(hello->node, node) != 0) {
         serve_bulk_end(bulk, STATUS_DENIED, "an agent speaks for the node in its certificate only");
@@ -233,9 +232,8 @@ static void serve_bulk_hello(struct serve_bulk *bulk, const Pb__BulkHello *hello
     bulk->agent = agent;
     agent->bulk = bulk;
     serve->counts.bulk_streams++;
-    core_health(serve->options.core, &health);
     down.has_term = down.has_ack_seq = true;
-    down.term = health.term;
+    down.term = serve_term(serve);
     down.ack_seq = core_agent_bulk_mark(serve->options.core, &agent->link, hello->spool_id);
     bulk->window.acked = down.ack_seq;
     rpc_call_send(bulk->call, &down.base);

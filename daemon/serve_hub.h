@@ -11,6 +11,7 @@
 struct serve {
     struct serve_options options;
     struct serve_counts counts;
+    uint64_t term; /* once it is known */
     struct rpc_service services[2];
     /* serve_logs.c */
     struct map *log_asks; /* ask number -> relay */
@@ -34,6 +35,8 @@ void serve_reply_done(void *arg, enum status st, const struct error *err,
 void serve_reply_fail(struct rpc_call *call, enum status st, const char *text);
 /* 8 to 64 characters of letters, digits and ".:_-". */
 bool serve_reply_request_id_ok(const char *id);
+
+uint64_t serve_term(struct serve *serve);
 
 /* Handlers. */
 void serve_submit(void *arg, struct rpc_call *call, const ProtobufCMessage *request);

@@ -53,9 +53,7 @@ static void serve_relay_send_ask(struct serve_relay *relay, struct agent_link *l
     Pb__WorkerKey key = PB__WORKER_KEY__INIT;
     Pb__LogAsk ask = PB__LOG_ASK__INIT;
     Pb__BulkDown down = PB__BULK_DOWN__INIT;
-    struct core_health health = {0};
 
-    core_health(relay->serve->options.core, &health);
     key.has_job = key.has_rank = key.has_attempt = key.has_incarnation = true;
     key.job = relay->job;
     key.role = relay->role;
@@ -70,7 +68,7 @@ static void serve_relay_send_ask(struct serve_relay *relay, struct agent_link *l
     ask.follow = relay->follow;
     ask.has_cancel = ask.cancel = cancel;
     down.has_term = true;
-    down.term = health.term;
+    down.term = serve_term(relay->serve);
     down.log = &ask;
     link->ops->bulk(link, &down);
 }

@@ -25,7 +25,7 @@ static bool serve_watch_event(void *arg, const Pb__Event *event)
     reply.event = (Pb__Event *)event;
     if (row) {
         arena = arena_create((size_t)8 << 20);
-        reply.job = view_job(arena, &watch->who, row, true);
+        reply.job = view_job(arena, watch->serve->options.core, &watch->who, row, true);
     }
     return rpc_call_send(watch->call, &reply.base) <= SERVE_QUEUE_BYTES;
 }

@@ -57,9 +57,14 @@ static Pb__Role *view_role(struct arena *arena, const Pb__Role *role, bool brief
     return copy;
 }
 
-Pb__Job *view_job(struct arena *arena, const struct identity *who, const Pb__Job *job, bool brief)
+Pb__Job *view_job(struct arena *arena, const struct core *core, const struct identity *who,
+                  const Pb__Job *job, bool brief)
 {
     Pb__Job *copy = view_dup(arena, job, sizeof(*job));
+    const Pb__Reason *wait = core_job_wait(core, job->id);
+
+    if (wait)
+        copy->reason = (Pb__Reason *)(uintptr_t)wait;
 
     if (!job->spec || (!brief && view_shows_env(who, job)))
         return copy;

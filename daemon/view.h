@@ -12,8 +12,9 @@ SCOPED_DESTRUCTOR(struct arena *, arena_destroy)
 
 /* who NULL: nobody that we know (the status endpoint). */
 bool view_shows_env(const struct identity *who, const Pb__Job *job);
-/* brief: without env and command. Never NULL; may be the row itself. */
-Pb__Job *view_job(struct arena *arena, const struct identity *who, const Pb__Job *job, bool brief);
+/* brief: without env and command. The reason of a job that waits is why it waits now. */
+Pb__Job *view_job(struct arena *arena, const struct core *core, const struct identity *who,
+                  const Pb__Job *job, bool brief);
 /* Does the row pass the filter? NULL: all do. */
 bool view_job_matches(const Pb__JobFilter *filter, const Pb__Job *job);
 bool view_job_is_ended(const Pb__Job *job);
