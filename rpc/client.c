@@ -55,23 +55,22 @@ static bool unary_polled(struct rpc_op *op)
     return true;
 }
 
+/* gRPC's objects go first: `done` may destroy the client, and with it the library. */
 static void unary_done(struct rpc_op *op)
 {
     struct unary *unary = CONTAINER_OF(op, struct unary, op);
     bool good = unary->err.code == STATUS_OK;
 
     list_remove(&unary->node);
-    unary->done(unary->arg, unary->err.code, good ? NULL : &unary->err, unary->decoded.message);
-    rpc_decoded_fini(&unary->decoded);
     grpc_slice_unref(unary->details);
     grpc_metadata_array_destroy(&unary->initial);
     grpc_metadata_array_destroy(&unary->trailing);
-    if (unary->request)
-        grpc_byte_buffer_destroy(unary->request);
-    if (unary->reply)
-        grpc_byte_buffer_destroy(unary->reply);
+    grpc_byte_buffer_destroy(unary->request);
+    grpc_byte_buffer_destroy(unary->reply);
     if (unary->call)
         grpc_call_unref(unary->call);
+    unary->done(unary->arg, unary->err.code, good ? NULL : &unary->err, unary->decoded.message);
+    rpc_decoded_fini(&unary->decoded);
     mem_free(unary);
 }
 

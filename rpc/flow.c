@@ -35,12 +35,18 @@ void rpc_flow_drop_queued(struct rpc_flow *flow)
     flow->drain_wanted = false;
 }
 
+void rpc_flow_forget_call(struct rpc_flow *flow)
+{
+    if (flow->call)
+        grpc_call_unref(flow->call);
+    flow->call = NULL;
+}
+
 void rpc_flow_fini(struct rpc_flow *flow)
 {
     rpc_flow_drop_queued(flow);
     grpc_slice_unref(flow->last_text);
-    if (flow->call)
-        grpc_call_unref(flow->call);
+    rpc_flow_forget_call(flow);
     pthread_mutex_destroy(&flow->lock);
 }
 

@@ -62,7 +62,9 @@ void rpc_flow_init(struct rpc_flow *flow, struct rpc_queue *queue,
                    const struct rpc_flow_events *events);
 void rpc_flow_hold(struct rpc_flow *flow);
 void rpc_flow_drop(struct rpc_flow *flow);
-void rpc_flow_fini(struct rpc_flow *flow); /* by `released`: gives the call back */
+void rpc_flow_fini(struct rpc_flow *flow); /* by `released` */
+/* Gives gRPC's call back before the flow goes. Only when stopped and nothing more can come in. */
+void rpc_flow_forget_call(struct rpc_flow *flow);
 
 /* Sends initial metadata now, if it has not gone yet. */
 void rpc_flow_open(struct rpc_flow *flow);

@@ -5,9 +5,12 @@
  * UNIMPLEMENTED to unknown methods, INVALID_ARGUMENT to garbage and to a missing message,
  * PERMISSION_DENIED to a role that the row does not list, all without calling a handler.
  *
- * A call is a loan named by pointer that stays valid until `closed` ran (streams) or the reply was
- * given (unary); a handler that keeps it across callbacks must set on_closed. `closed` runs exactly
- * once, also for cancel, deadline and disconnect. */
+ * A call is a loan named by pointer. Streams (server stream, bidi): valid until `closed` ran, which
+ * it does exactly once, also after rpc_call_end, cancel, deadline and disconnect, never inside
+ * another call of this file. Unary and client stream: valid until the answer was given; `closed`
+ * runs only when the call ended before that (then no answer may be given), never after an answer. A
+ * handler that keeps a call across callbacks must set on_closed. rpc_server_destroy ends all of
+ * them. */
 #pragma once
 #include "base/error.h"
 #include "base/loop.h"
@@ -49,8 +52,9 @@ enum status rpc_server_create(struct loop *loop, const struct rpc_server_options
                               const struct rpc_service *services, size_t services_count,
                               struct rpc_server **out, struct error *err) MUST_CHECK;
 uint16_t rpc_server_port(const struct rpc_server *server);
-/* Stops accepting, cancels what is open (their closed callbacks run), waits at most grace_ms;
- * blocks. NULL is fine. */
+/* Stops accepting, ends what is open with STATUS_UNAVAILABLE (their closed callbacks run), gives
+ * that grace_ms to reach the clients, then cuts; blocks. Not from a handler or callback of this
+ * server. NULL is fine. */
 void rpc_server_destroy(struct rpc_server *server, uint32_t grace_ms);
 void rpc_server_counts(const struct rpc_server *server, uint64_t *calls, uint64_t *refused,
                        uint64_t *open);

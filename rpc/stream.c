@@ -36,11 +36,12 @@ static void stream_closed(struct rpc_stream *stream)
     if (code < 0 || code > (int)STATUS_UNAUTHENTICATED)
         code = (int)STATUS_UNKNOWN;
     rpc_flow_stop(&stream->flow);
+    rpc_flow_forget_call(&stream->flow); /* `closed` may destroy the client, and gRPC with it */
+    list_remove(&stream->node);
     if (stream->own_status != STATUS_OK)
         stream->events.closed(stream->arg, stream->own_status, stream->own_text);
     else
         stream->events.closed(stream->arg, (enum status)code, text);
-    list_remove(&stream->node);
     rpc_flow_drop(&stream->flow); /* the open stream's hold */
 }
 
