@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what Rondo needs to build, run and be tested on Debian 12. Idempotent; as root or by sudo.
+# Installs what Rondo needs to build, run and be tested on Debian 12. Idempotent; root or sudo.
 set -euo pipefail
 
 usage() {
@@ -52,7 +52,7 @@ retry() {
     done
 }
 
-# Debian creates and starts a cluster on port 5432 unless this file, written before the install, says no.
+# Debian creates and starts a cluster on port 5432 unless this file says no before the install.
 forbid_default_cluster() {
     local conf=/etc/postgresql-common/createcluster.conf
     if grep -qs '^[[:space:]]*create_main_cluster' "$conf"; then return; fi
@@ -73,7 +73,10 @@ main() {
     --check | '') ;;
     *) usage >&2 && return 2 ;;
     esac
-    command -v apt-get >/dev/null || { echo "setup: this is not Debian: no apt-get" >&2 && return 1; }
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: this is not Debian: no apt-get" >&2
+        return 1
+    fi
     local lacking
     lacking=$(missing)
     if [ -z "$lacking" ]; then
@@ -91,7 +94,10 @@ main() {
     # shellcheck disable=SC2086 # one word a package
     retry 900 apt_get install $lacking
     lacking=$(missing)
-    [ -z "$lacking" ] || { echo "setup: still missing:" $lacking >&2 && return 1; }
+    if [ -n "$lacking" ]; then
+        echo "setup: still missing:" $lacking >&2
+        return 1
+    fi
     echo "setup: done in $SECONDS s"
 }
 
