@@ -128,7 +128,8 @@ static void load_done(void *arg, enum status st, const struct error *err, uint64
     }
     hub->term = term;
     hub->cluster = mem_strdup(cluster);
-    qsort(hub->order, hub->order_count, sizeof(*hub->order), order_compare);
+    if (hub->order_count)
+        qsort(hub->order, hub->order_count, sizeof(*hub->order), order_compare);
     hub->usable = hub->loaded = true;
     node_recount(hub);
     save_recount(hub);

@@ -226,6 +226,7 @@ static void hello_run(struct node *node)
             pb__node_inventory__free_unpacked(row->inventory, NULL);
         row->inventory = (Pb__NodeInventory *)message_copy(&hello->inventory->base);
         row->version++;
+        node_recount(node->hub);
     }
     node_set_seen(node, PB__NODE__SEEN__HEALTHY, "agent connected");
     node->hub->pass_needed = true;

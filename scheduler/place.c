@@ -197,7 +197,7 @@ static uint64_t role_ever(const struct pass *pass, const struct snapshot_job *jo
 static void explain(const struct pass *pass, const struct snapshot_job *job,
                     struct plan_entry *entry)
 {
-    char text[200];
+    char text[320];
 
     entry->answer = PLAN_NO_ROOM;
     entry->text = "waits for free devices";
