@@ -65,7 +65,7 @@ build() {
     [ ! -f "$dir/.built-now" ] || return 0
     bounded 120 "$dir/log/configure.txt" cmake -S . -B "$dir" -G Ninja \
         -DCMAKE_C_COMPILER_LAUNCHER=ccache "$@" || return 1
-    bounded 900 "$dir/log/build.txt" ninja -C "$dir" -j "$jobs" || return 1
+    bounded 900 "$dir/log/build.txt" ninja -C "$dir" -j "$jobs" -k 20 || return 1
     touch "$dir/.built-now"
 }
 
@@ -112,7 +112,8 @@ part_unit() {
 }
 
 part_asan() {
-    build build-asan -DRONDO_SANITIZE=address -DCMAKE_BUILD_TYPE=Debug ||
+    # gcc's warnings are wrong at times between instrumented code; the release build has them.
+    build build-asan -DRONDO_SANITIZE=address -DRONDO_WERROR=OFF -DCMAKE_BUILD_TYPE=Debug ||
         { count asan 0 1 0; return; }
     run_ctest asan build-asan
     run_seeds asan-sim build-asan 50
