@@ -76,6 +76,7 @@ struct launcher_proc {
 struct launcher_shim_options {
     struct loop *loop;     /* loop_uv */
     const char *shim_path; /* bin/rondo-shim */
+    bool without_cgroups;  /* even where there are some */
 };
 enum status launcher_shim_create(const struct launcher_shim_options *options, struct launcher **out,
                                  struct error *err) MUST_CHECK;

@@ -608,6 +608,7 @@ static const struct launcher_ops shim_ops = {
 enum status launcher_shim_create(const struct launcher_shim_options *options, struct launcher **out,
                                  struct error *err)
 {
+    static const struct cgroup_options no_cgroups = {"/dev/null", "/dev/null"};
     char *boot_id = NULL;
     size_t len = 0;
     if (access(options->shim_path, X_OK) != 0)
@@ -625,7 +626,7 @@ enum status launcher_shim_create(const struct launcher_shim_options *options, st
     boot_id[strcspn(boot_id, "\n")] = '\0';
     memcpy(launcher->boot_id, boot_id, strnlen(boot_id, sizeof(launcher->boot_id) - 1));
     mem_free(boot_id);
-    launcher->cgroup = cgroup_create(NULL);
+    launcher->cgroup = cgroup_create(options->without_cgroups ? &no_cgroups : NULL);
     launcher->pool = launcher_shim_pool_create(options->loop, SHIM_THREADS);
     *out = &launcher->base;
     return STATUS_OK;

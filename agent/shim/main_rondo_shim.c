@@ -195,10 +195,11 @@ static int shim_fail(struct shim *shim, int stage, int error, const sigset_t *si
 static void shim_signals(sigset_t *signals)
 {
     /* Dispositions first: an ignored SIGCHLD would take exit statuses away, and the worker
-     * inherits what is set here. */
+     * inherits what is set here. Not by signal(): posix_spawn leaves the C library's own two
+     * signals ignored, and it lets nobody change them. All zeros is the default. */
+    static const uint64_t action[4] = {0};
     for (int signo = 1; signo < NSIG; signo++)
-        if (signo != SIGKILL && signo != SIGSTOP)
-            signal(signo, SIG_DFL);
+        syscall(SYS_rt_sigaction, signo, action, NULL, sizeof(uint64_t));
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
