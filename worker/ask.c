@@ -190,7 +190,7 @@ static bool receive_answer(struct ask *ask, int64_t deadline_us, struct ask_answ
         if (!receive_all(ask->fd, head, sizeof head, body_us) ||
             (len = wire_get_u32(head)) > sizeof bytes ||
             !receive_all(ask->fd, bytes, len, body_us) ||
-            !decode_answer(bytes, len, &number, out)) {
+            !decode_answer(bytes, len, &number, out) || number == 0 || number > ask->number) {
             ask_close(ask);
             return false;
         }
