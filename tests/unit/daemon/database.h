@@ -1,0 +1,137 @@
+/* database.h - a private PostgreSQL for the tests that need one: one cluster a program, one
+ * database a test. Header only: each test program is one file. */
+#pragma once
+#include "base/file.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "daemon/cluster.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* after those */
+#include <cmocka.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
+
+#define WAIT_S 120 /* generous: the machine may be very busy */
+
+static struct loop *test_loop;
+static char test_dir[64];
+
+static void test_timeout(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+/* Runs the loop until *done. */
+static void test_wait(const bool *done)
+{
+    bool late = false;
+    struct loop_timer *timer = loop_timer_create(test_loop, test_timeout, &late);
+
+    loop_timer_set(timer, WAIT_S * 1000000LL);
+    while (!*done && !late)
+        uv_run(loop_uv_handle(test_loop), UV_RUN_ONCE);
+    loop_timer_destroy(timer);
+    assert_true(*done);
+}
+
+static inline void test_sleep(int64_t us)
+{
+    bool over = false;
+    struct loop_timer *timer = loop_timer_create(test_loop, test_timeout, &over);
+
+    loop_timer_set(timer, us);
+    while (!over)
+        uv_run(loop_uv_handle(test_loop), UV_RUN_ONCE);
+    loop_timer_destroy(timer);
+}
+
+static void test_dir_make(void)
+{
+    log_setup("test", LOG_ERROR, 2);
+    snprintf(test_dir, sizeof(test_dir), "/tmp/rdb-XXXXXX");
+    assert_non_null(mkdtemp(test_dir));
+    assert_int_equal(chmod(test_dir, 0711), 0);
+    test_loop = loop_uv_create();
+}
+
+static void test_dir_remove(void)
+{
+    struct error err = {0};
+
+    loop_uv_destroy(test_loop);
+    assert_int_equal(file_remove_tree(test_dir, &err), STATUS_OK);
+}
+
+struct test_start {
+    bool done;
+    enum status st;
+    struct error err;
+    char conninfo[256];
+};
+
+static void test_started(void *arg, enum status st, const struct error *err, const char *conninfo)
+{
+    struct test_start *start = arg;
+
+    start->done = true;
+    start->st = st;
+    if (err)
+        start->err = *err;
+    snprintf(start->conninfo, sizeof(start->conninfo), "%s", conninfo ? conninfo : "");
+}
+
+static void test_flag(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+/* Nobody can use PostgreSQL as root here when the user is missing: then there is nothing to test.
+ */
+static inline struct cluster *test_cluster_start(struct test_start *start)
+{
+    char dir[96];
+    struct cluster_options options = {.loop = test_loop, .dir = dir};
+
+    snprintf(dir, sizeof(dir), "%s/db", test_dir);
+    *start = (struct test_start){0};
+    struct cluster *cluster = cluster_start(&options, test_started, start);
+    test_wait(&start->done);
+    if (start->st != STATUS_OK)
+        print_error("cluster: %s\n", start->err.text);
+    assert_int_equal(start->st, STATUS_OK);
+    return cluster;
+}
+
+static inline void test_cluster_end(struct cluster *cluster)
+{
+    bool stopped = false;
+
+    cluster_stop(cluster, test_flag, &stopped);
+    test_wait(&stopped);
+    cluster_destroy(cluster);
+}
+
+/* One value of one query, as text, from a connection of its own; free it. */
+static inline char *test_sql(const char *conninfo, const char *sql)
+{
+    PGconn *conn = PQconnectdb(conninfo);
+    PGresult *result = PQexec(conn, sql);
+    ExecStatusType kind = PQresultStatus(result);
+
+    if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK)
+        print_error("%s: %s\n", sql, PQerrorMessage(conn));
+    assert_true(kind == PGRES_TUPLES_OK || kind == PGRES_COMMAND_OK);
+    char *value = mem_strdup(PQntuples(result) ? PQgetvalue(result, 0, 0) : "");
+    PQclear(result);
+    PQfinish(conn);
+    return value;
+}
