@@ -56,7 +56,7 @@ static void depth_has_no_limit(void **state)
     const char *tree = unit_path(*state, "t");
     assert_int_equal(mkdir(tree, 0700), 0);
     int fd = open(tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1000; i++) {
         assert_int_equal(mkdirat(fd, "deeper-and-deeper", 0700), 0);
         int next = openat(fd, "deeper-and-deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         assert_true(next >= 0);
