@@ -258,11 +258,13 @@ static enum status check_request(const struct ca_request *request, struct error 
     }
     struct text uri;
     struct identity ignored;
+    struct error why = {0};
     text_init(&uri, 2048);
     make_uri(request, &uri);
-    enum status st = identity_parse(text_get(&uri), request->unit, &ignored, err);
+    enum status st = identity_parse(text_get(&uri), request->unit, &ignored, &why);
     text_fini(&uri);
-    return st == STATUS_OK ? STATUS_OK : error_wrap(err, "this identity would be refused");
+    return st == STATUS_OK ? STATUS_OK
+                           : error_set(err, STATUS_INVALID, "would be refused: %s", why.text);
 }
 
 enum status ca_issue(const char *ca_dir, const struct ca_request *request, const char *out_dir,
