@@ -7,7 +7,7 @@
 
 #define AT(member) offsetof(struct config, member)
 
-const struct option config_rows[] = {
+const struct option config_daemon_rows[] = {
     {"dir", OPT_TEXT, AT(dir), "rondo-dev", 0, 0,
      "Directory of `dev`: database, certificates, agents, vault."},
     {"listen", OPT_TEXT, AT(listen), "127.0.0.1:7411", 0, 255,
@@ -35,6 +35,10 @@ const struct option config_rows[] = {
      "CPU slots of each such agent; 0 lets the agent count (`dev`)."},
     {"agent_program", OPT_TEXT, AT(agent_program), NULL, 0, 0,
      "Path of rondo-agent; empty takes the one beside rondod (`dev`)."},
+    {"agent_flags", OPT_LIST, AT(agent_flags), NULL, 0, 0,
+     "More flags for each such agent, such as --python-path=DIR (`dev`)."},
+    {"postgres_user", OPT_TEXT, AT(postgres_user), "postgres", 0, 64,
+     "Whom the database runs as when we are root (`dev`)."},
     {"default_vault", OPT_TEXT, AT(default_vault), "default", 0, 253,
      "Vault of jobs that name none."},
     {"lease_ms", OPT_U32, AT(lease_ms), "15000", 1000, 600000,
@@ -81,11 +85,11 @@ const struct option_page config_page_dev = {
     "rondod dev                                 # ./rondo-dev, no agents\n"
     "rondod dev --dir /srv/rondo --agents 3     # three agents on this machine\n"
     "rondod dev --listen 127.0.0.1:0            # any free port, written to DIR/ctl/server\n",
-    config_rows};
+    config_daemon_rows};
 const struct option_page config_page_serve = {
     "rondod serve", "The daemon on a given database and with given certificates.",
     "rondod serve --database TEXT --cert FILE --key FILE --ca FILE [options]",
-    "rondod serve --config /etc/rondo/rondod.yaml\n", config_rows};
+    "rondod serve --config /etc/rondo/rondod.yaml\n", config_daemon_rows};
 const struct option_page config_page_ca = {
     "rondod ca", "The private certificate authority.", "rondod ca init|issue|revoke [options]",
     "rondod ca issue --kind agent --name n1 --out rondo-dev/agents/n1\n"
@@ -146,5 +150,5 @@ enum status config_check(const struct config *config, bool dev, struct text *pro
 
 void config_fini(struct config *config)
 {
-    option_fini(config_rows, config);
+    option_fini(config_daemon_rows, config);
 }

@@ -8,10 +8,10 @@ struct config {
     char *dir; /* dev */
     char *listen, *status_listen, *status_cert, *status_key;
     char *cert, *key, *ca, *crl_dir, *database; /* serve */
-    struct option_list hosts;
+    struct option_list hosts, agent_flags;
     char *postgres_bin, *default_vault, *log_level;
     uint32_t agents, agent_slots;
-    char *agent_program;
+    char *agent_program, *postgres_user;
     uint32_t lease_ms, heartbeat_ms, pass_ms_max, ended_max, queued_max, stop_ms;
 };
 struct config_ca { /* rondod ca ... */
@@ -20,7 +20,7 @@ struct config_ca { /* rondod ca ... */
     uint32_t days;
 };
 
-extern const struct option config_rows[], config_ca_rows[];
+extern const struct option config_daemon_rows[], config_ca_rows[];
 extern const struct option_page config_page_dev, config_page_serve, config_page_ca;
 
 /* What rows alone cannot say: pairs that belong together, addresses, levels. A line a problem. */

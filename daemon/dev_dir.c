@@ -97,7 +97,8 @@ static enum status dev_dir_make(const struct dev_dir *dir, struct error *err)
                  {dir->daemon, false},
                  {dir->ctl, false},
                  {dir->agents, true},
-                 {dir->vault, true}};
+                 {dir->vault, true},
+                 {dir->postgres, true}};
     mode_t open_mode = geteuid() == 0 ? 0711 : 0700;
 
     if (chmod(dir->path, open_mode) != 0)

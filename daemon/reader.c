@@ -18,6 +18,7 @@ struct reader {
     int64_t started_us;
     struct list questions;
     uint32_t in_store;
+    bool closed;
 };
 
 struct reader *reader_create(const struct reader_options *options)
@@ -38,6 +39,11 @@ void reader_destroy(struct reader *reader)
     reader_question_fail(LIST_ITEM(item, struct reader_question, node), STATUS_CANCELLED,
                          "the daemon is stopping");
     mem_free(reader);
+}
+
+void reader_close(struct reader *reader)
+{
+    reader->closed = true;
 }
 
 void reader_limits(const struct reader *reader, struct view_limits *out)
@@ -99,7 +105,10 @@ static void reader_question_stored(void *arg, enum status st, const struct error
 
     q->reader->in_store--;
     q->kept = reply_take;
-    q->stored(q, st, err, reply_take);
+    if (q->reader->closed)
+        reader_question_fail(q, STATUS_UNAVAILABLE, "the daemon is stopping");
+    else
+        q->stored(q, st, err, reply_take);
 }
 
 void reader_question_store(struct reader_question *q, const ProtobufCMessage *request,
@@ -270,6 +279,10 @@ static void reader_run(void *arg)
 {
     struct reader_question *q = arg;
 
+    if (q->reader->closed) {
+        reader_question_fail(q, STATUS_UNAVAILABLE, "the daemon is stopping");
+        return;
+    }
     for (size_t i = 0; i < COUNT_OF(reader_kinds); i++)
         if (reader_kinds[i].type == q->request->descriptor) {
             reader_kinds[i].answer(q);
