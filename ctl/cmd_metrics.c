@@ -1,0 +1,221 @@
+#include "base/mem.h"
+#include "ctl/cmd.h"
+#include "ctl/curve.h"
+#include "ctl/job_arg.h"
+#include "ctl/job_state.h"
+#include "ctl/output.h"
+#include "proto/text/text_scalar.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+struct config {
+    struct connect_flags connect;
+    char *role;
+    int64_t rank, after_step;
+    uint32_t attempt, points_max;
+    bool follow, plot, points;
+};
+#define AT(member) offsetof(struct config, member)
+
+static const struct option rows[] = {
+    CONNECT_ROWS,
+    {"plot", OPT_BOOL, AT(plot), "false", 0, 0, "Draw the series as lines over the step."},
+    {"points", OPT_BOOL, AT(points), "false", 0, 0, "Print every point: name, rank, step, value."},
+    {"follow", OPT_BOOL, AT(follow), "false", 0, 0,
+     "Go on printing new points until the job ends (with --plot: draw at the end)."},
+    {"role", OPT_TEXT, AT(role), NULL, 0, 63, "Workers of this role (default: the first)."},
+    {"rank", OPT_I64, AT(rank), "0", -1, 99999, "Worker of this rank; -1: all."},
+    {"attempt", OPT_U32, AT(attempt), "0", 0, UINT32_MAX,
+     "As one attempt saw it; 0: as it counts, without what a resume took back."},
+    {"after_step", OPT_I64, AT(after_step), "-1", -1, INT64_MAX, "Only points behind this step."},
+    {"points_max", OPT_U32, AT(points_max), "0", 0, UINT32_MAX,
+     "At most so many points a series, evenly thinned; 0: all."},
+    {NULL, OPT_BOOL, 0, NULL, 0, 0, NULL}};
+
+static const struct table_column columns[] = {{"NAME", TABLE_SHRINK},  {"ROLE", TABLE_SHRINK},
+                                              {"RANK", TABLE_RIGHT},   {"POINTS", TABLE_RIGHT},
+                                              {"STEP", TABLE_RIGHT},   {"LAST", TABLE_RIGHT},
+                                              {"LOWEST", TABLE_RIGHT}, {"HIGHEST", TABLE_RIGHT}};
+
+struct asking {
+    const struct config *config;
+    struct connect *connect;
+    int64_t job, after_step;
+    char **names;
+    size_t names_count;
+};
+
+static int ask(struct asking *asking, Pb__MetricsReply **reply)
+{
+    const struct config *config = asking->config;
+    Pb__MetricsRequest request = PB__METRICS_REQUEST__INIT;
+    request.has_job = request.has_attempt = request.has_rank = request.has_after_step = 1;
+    request.job = asking->job;
+    request.names = asking->names;
+    request.n_names = asking->names_count;
+    request.attempt = config->attempt;
+    request.role = *config->role ? config->role : NULL;
+    request.rank = (int32_t)config->rank;
+    request.after_step = asking->after_step;
+    request.has_points_max = config->points_max > 0;
+    request.points_max = config->points_max;
+    return connect_ask(asking->connect, "Metrics", &request.base, (ProtobufCMessage **)reply);
+}
+
+/* Point i, exactly. */
+static void value_text(const Pb__Series *series, size_t i, char out[TEXT_SCALAR_DOUBLE])
+{
+    if (series->n_values)
+        text_scalar_print_double(series->values[i], out);
+    else
+        snprintf(out, TEXT_SCALAR_DOUBLE, "%" PRId64, series->integers[i]);
+}
+
+static void add_series(struct table *table, const Pb__Series *series)
+{
+    size_t count = curve_points(series), low = 0, high = 0;
+    char text[TEXT_SCALAR_DOUBLE];
+    if (count == 0)
+        return;
+    for (size_t i = 1; i < count; i++) {
+        double value = curve_value(series, i);
+        low = value < curve_value(series, low) || isnan(curve_value(series, low)) ? i : low;
+        high = value > curve_value(series, high) || isnan(curve_value(series, high)) ? i : high;
+    }
+    table_add(table, series->name);
+    table_add(table, series->role);
+    table_addf(table, "%u", series->rank);
+    table_addf(table, "%zu", count);
+    table_addf(table, "%" PRId64, series->steps[count - 1]);
+    value_text(series, count - 1, text);
+    table_add(table, text);
+    value_text(series, low, text);
+    table_add(table, text);
+    value_text(series, high, text);
+    table_add(table, text);
+}
+
+static void print_points(const Pb__MetricsReply *reply)
+{
+    char value[TEXT_SCALAR_DOUBLE], name[300];
+    for (size_t s = 0; s < reply->n_series; s++) {
+        const Pb__Series *series = reply->series[s];
+        term_fit(series->name ? series->name : "-", 100, name, sizeof name);
+        for (size_t i = 0; i < curve_points(series); i++) {
+            value_text(series, i, value);
+            printf("%s %u %" PRId64 " %s\n", name, series->rank, series->steps[i], value);
+        }
+    }
+    fflush(stdout);
+}
+
+static void print(const struct config *config, enum output_format format,
+                  const Pb__MetricsReply *reply)
+{
+    if (format != OUTPUT_TABLE) {
+        output_message(format, &reply->base);
+    } else if (config->plot) {
+        if (!curve_print(reply->series, reply->n_series, NULL, 20))
+            printf("no points yet\n");
+    } else if (config->points || config->follow) {
+        print_points(reply);
+    } else {
+        struct table *table = table_create(columns, COUNT_OF(columns));
+        for (size_t i = 0; i < reply->n_series; i++)
+            add_series(table, reply->series[i]);
+        output_table_take(table);
+    }
+}
+
+static int has_ended(struct asking *asking, bool *ended)
+{
+    Pb__ListJobsRequest request = PB__LIST_JOBS_REQUEST__INIT;
+    Pb__JobFilter filter = PB__JOB_FILTER__INIT;
+    Pb__ListJobsReply *reply;
+    filter.ids = &asking->job;
+    filter.n_ids = 1;
+    request.filter = &filter;
+    request.has_brief = request.brief = 1;
+    int code = connect_ask(asking->connect, "ListJobs", &request.base, (ProtobufCMessage **)&reply);
+    if (code != VERB_OK)
+        return code;
+    *ended = reply->n_jobs == 0 || job_state_ended(reply->jobs[0]->state);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return VERB_OK;
+}
+
+/* The highest step printed, so that the next question begins behind it. */
+static void go_behind(struct asking *asking, const Pb__MetricsReply *reply)
+{
+    for (size_t s = 0; s < reply->n_series; s++)
+        for (size_t i = 0; i < curve_points(reply->series[s]); i++)
+            if (reply->series[s]->steps[i] > asking->after_step)
+                asking->after_step = reply->series[s]->steps[i];
+}
+
+/* Each second. A restart of the daemon is waited for within --timeout, time and again. */
+static int follow(struct asking *asking, enum output_format format)
+{
+    bool ended = false, last = false;
+    int code = VERB_OK;
+    while (code == VERB_OK && !last) {
+        Pb__MetricsReply *reply;
+        last = ended; /* one more question after the end */
+        code = has_ended(asking, &ended);
+        if (code == VERB_OK && (!asking->config->plot || last))
+            code = ask(asking, &reply);
+        else
+            reply = NULL;
+        if (code == VERB_OK && reply) {
+            print(asking->config, format, reply);
+            if (!asking->config->plot)
+                go_behind(asking, reply);
+            protobuf_c_message_free_unpacked(&reply->base, NULL);
+        }
+        if (code == VERB_OK && !last)
+            connect_pause(ended ? 0 : 10);
+    }
+    return code;
+}
+
+static int run(const void *arg, int argc, char **argv)
+{
+    const struct config *config = arg;
+    enum output_format format;
+    Pb__MetricsReply *reply;
+    int code = VERB_USAGE;
+    if (!output_parse(config->connect.output, &format))
+        return VERB_USAGE;
+    struct connect *connect = connect_open(&config->connect, &code);
+    if (!connect)
+        return code;
+    struct asking asking = {.config = config,
+                            .connect = connect,
+                            .after_step = config->after_step,
+                            .names = argv + 1,
+                            .names_count = (size_t)argc - 1};
+    code = job_arg_find(connect, argv[0], true, &asking.job);
+    if (code == VERB_OK && config->follow) {
+        code = follow(&asking, format);
+    } else if (code == VERB_OK && (code = ask(&asking, &reply)) == VERB_OK) {
+        print(config, format, reply);
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+    }
+    connect_close(connect);
+    return code;
+}
+
+const struct verb cmd_metrics = {
+    .name = "metrics",
+    .args = "JOB [NAME...]",
+    .summary = "Series that workers reported: a summary, every point, or drawn.",
+    .examples = "  rondoctl metrics 7\n"
+                "  rondoctl metrics charlm loss --plot\n"
+                "  rondoctl metrics 7 loss lr --points --after-step 1000\n"
+                "  rondoctl metrics 7 loss -f\n",
+    .rows = rows,
+    .config_size = sizeof(struct config),
+    .operands_min = 1,
+    .operands_max = 100,
+    .run = run};
