@@ -79,3 +79,5 @@ Pb__AgentUp *daemon_rig_hello(const char *node, const char *instance, uint32_t s
 /* One HTTP request, waiting; the answer with its headers, to be freed. */
 char *daemon_rig_http(struct daemon_rig *rig, const char *request);
 char *daemon_rig_get(struct daemon_rig *rig, const char *path);
+/* The same, but stops once the answer holds `until`. */
+char *daemon_rig_events(struct daemon_rig *rig, const char *path, const char *until);

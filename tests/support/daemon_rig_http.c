@@ -26,8 +26,8 @@ static int rig_connect(uint16_t port)
     return fd;
 }
 
-/* Reads until the server closes: requests ask for that. */
-char *daemon_rig_http(struct daemon_rig *rig, const char *request)
+/* Reads until the server closes (requests ask for that), or the answer holds `until`. */
+static char *rig_http(struct daemon_rig *rig, const char *request, const char *until)
 {
     int fd = rig_connect(status_server_port(rig->status));
     struct text answer;
@@ -37,7 +37,7 @@ char *daemon_rig_http(struct daemon_rig *rig, const char *request)
     assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
     text_init(&answer, 0);
     int64_t end = loop_now_us(rig->loop) + 60000000;
-    while (got != 0) {
+    while (got != 0 && !(until && strstr(text_get(&answer), until))) {
         uv_run(loop_uv_handle(rig->loop), UV_RUN_NOWAIT);
         got = recv(fd, piece, sizeof(piece), MSG_DONTWAIT);
         if (got > 0)
@@ -51,6 +51,18 @@ char *daemon_rig_http(struct daemon_rig *rig, const char *request)
     close(fd);
     text_add(&answer, "");
     return text_take(&answer);
+}
+
+char *daemon_rig_http(struct daemon_rig *rig, const char *request)
+{
+    return rig_http(rig, request, NULL);
+}
+
+char *daemon_rig_events(struct daemon_rig *rig, const char *path, const char *until)
+{
+    SCOPED_TEXT char *request = mem_printf("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+
+    return rig_http(rig, request, until);
 }
 
 char *daemon_rig_get(struct daemon_rig *rig, const char *path)
