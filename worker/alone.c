@@ -66,7 +66,7 @@ static int make_dirs(char *path)
     return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
 }
 
-int alone_abort(const struct alone *alone, int64_t step)
+static int clear(const struct alone *alone, int64_t step)
 {
     char path[4096];
 
@@ -76,22 +76,34 @@ int alone_abort(const struct alone *alone, int64_t step)
     part_path(alone, step, "", path);
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
         return -errno;
+    return 0;
+}
+
+int alone_abort(const struct alone *alone, int64_t step)
+{
+    char path[4096];
+    int problem = clear(alone, step);
+
     step_path(alone, step, path);
     (void)rmdir(path); /* the last one out */
-    return 0;
+    return problem;
 }
 
 int alone_save_dir(const struct alone *alone, int64_t step, char *out, size_t cap)
 {
     char path[4096];
-    int problem = alone_abort(alone, step);
+    int problem = clear(alone, step);
 
     if (problem)
         return problem;
     part_path(alone, step, "", path);
     if (strlen(path) >= cap)
         return -ENAMETOOLONG;
-    problem = make_dirs(path);
+    for (int tries = 0; tries < 8; tries++) { /* another rank may just be aborting */
+        problem = make_dirs(path);
+        if (problem != -ENOENT)
+            break;
+    }
     if (problem)
         return problem;
     (void)strcpy(out, path);

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""charlm: a small GPT that learns Python's own standard library, character by character.
+
+One process, torchrun, or Rondo: the same script. Exact on resume: what a run of the same world size would have computed
+without the interruption is what it computes with it, bit for bit. The data order depends on the global sample cursor
+alone, so that any number of ranks trains every sequence once and in the same order.
+
+    python3 train.py --steps 200
+    torchrun --nproc_per_node 2 train.py
+    rondoctl submit --follow job.yaml
+"""
+
+import argparse
+import datetime
+import hashlib
+import math
+import os
+import sys
+import sysconfig
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+try:
+    import rondo
+except ImportError:  # run from a checkout: the package is beside the examples
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "worker", "python"))
+    import rondo
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+VOCABULARY = 128  # ASCII; everything else becomes one character
+TIMEOUT = datetime.timedelta(seconds=120)
+
+
+# --- data
+
+
+def read_text(limit=4 << 20):
+    """Source of the standard library, in an order that is the same everywhere."""
+    root = sysconfig.get_paths()["stdlib"]
+    names = sorted(name for name in os.listdir(root) if name.endswith(".py"))
+    pieces, size = [], 0
+    for name in names:
+        with open(os.path.join(root, name), "rb") as file:
+            pieces.append(file.read())
+        size += len(pieces[-1])
+        if size >= limit:
+            break
+    if size < 10000:
+        raise SystemExit(f"no text below {root}")
+    data = torch.tensor(list(b"\n".join(pieces)[:limit]), dtype=torch.uint8)
+    data[data >= VOCABULARY] = ord("?")
+    return data
+
+
+class Order:
+    """A keyed permutation of 0..count-1: position -> index, computed without a table (a Feistel network that walks until
+    it lands inside). Each pass over the data has a key of its own."""
+
+    ROUNDS = 4
+
+    def __init__(self, count, seed):
+        self.count, self.seed = count, seed
+        self.half = max(1, ((count - 1).bit_length() + 1) // 2)
+        self.mask = (1 << self.half) - 1
+
+    def index(self, cursor):
+        """Of the cursor-th sample ever trained."""
+        epoch, value = divmod(cursor, self.count)
+        while True:
+            left, right = value >> self.half, value & self.mask
+            for turn in range(self.ROUNDS):
+                left, right = right, left ^ (self.mix(epoch, turn, right) & self.mask)
+            value = left << self.half | right
+            if value < self.count:
+                return value
+
+    def mix(self, epoch, turn, value):
+        text = f"{self.seed}/{epoch}/{turn}/{value}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+class Sequences:
+    """The text cut into sequences that start every half length."""
+
+    def __init__(self, data, length, seed):
+        self.data, self.length = data, length
+        self.stride = length // 2
+        self.order = Order((len(data) - length - 1) // self.stride, seed)
+
+    def batch(self, cursor, batch, rank, world):
+        """This rank's share of the samples cursor .. cursor + batch."""
+        starts = [self.order.index(at) * self.stride for at in range(cursor + rank, cursor + batch, world)]
+        rows = torch.stack([self.data[start : start + self.length + 1] for start in starts]).long()
+        return rows[:, :-1], rows[:, 1:]
+
+
+# --- model
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, dropout):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, mask):
+        rows, length, width = x.shape
+        qkv = self.qkv(self.norm1(x)).view(rows, length, 3, self.heads, width // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        scores = query @ key.transpose(-2, -1) / math.sqrt(width // self.heads) + mask
+        mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(rows, length, width)
+        x = x + F.dropout(self.out(mixed), self.dropout, self.training)
+        return x + F.dropout(self.down(F.gelu(self.up(self.norm2(x)))), self.dropout, self.training)
+
+
+class CharGPT(nn.Module):
+    """About 217,000 parameters at the default sizes."""
+
+    def __init__(self, length, width=64, heads=4, layers=4, dropout=0.05):
+        super().__init__()
+        self.token, self.place = nn.Embedding(VOCABULARY, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.apply(self.start)
+        # Added to the scores. Not a boolean: gloo cannot broadcast those. Not saved: it follows from the length.
+        self.register_buffer("mask", torch.full((length, length), -1e9).triu(1), persistent=False)
+
+    @staticmethod
+    def start(module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+
+    def forward(self, tokens):
+        length = tokens.shape[1]
+        x = self.token(tokens) + self.place.weight[:length]
+        for block in self.blocks:
+            x = block(x, self.mask[:length, :length])
+        return self.norm(x) @ self.token.weight.T  # the embedding is also the output layer
+
+
+# --- training
+
+
+def learning_rate(step, options):
+    """Linear warm-up, then a cosine down to a tenth."""
+    if step < options.warmup:
+        return options.lr * (step + 1) / options.warmup
+    done = min(1.0, (step - options.warmup) / max(1, options.steps - options.warmup))
+    return options.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+
+class Trainer:
+    def __init__(self, job, options):
+        self.job, self.options = job, options
+        self.step = self.cursor = 0
+        self.sequences = Sequences(read_text(), options.length, options.seed)
+        torch.manual_seed(options.seed)
+        self.model = CharGPT(options.length)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr, betas=(0.9, 0.95))
+        if job.resume:
+            self.load()
+        else:
+            torch.manual_seed(options.seed * 1000 + job.rank)  # dropout differs between ranks
+        self.net = DistributedDataParallel(self.model) if job.world > 1 else self.model
+
+    def save(self):
+        """Rank 0 writes the model, every rank the state of its own random numbers."""
+        with self.job.save(self.step, samples=self.cursor) as directory:
+            if self.job.rank == 0:
+                state = {"step": self.step, "cursor": self.cursor, "world": self.job.world}
+                state.update(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
+                torch.save(state, os.path.join(directory, "model.pt"))
+            torch.save(torch.get_rng_state(), os.path.join(directory, "random.pt"))
+
+    def load(self):
+        resume = self.job.resume
+        state = torch.load(os.path.join(resume.part(0), "model.pt"), map_location="cpu")
+        if (state["step"], state["cursor"]) != (resume.step, resume.samples):
+            raise SystemExit(f"{resume} holds step {state['step']}, sample {state['cursor']}")
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.cursor = state["step"], state["cursor"]
+        random = os.path.join(resume.part(self.job.rank), "random.pt")
+        if state["world"] == self.job.world:
+            torch.set_rng_state(torch.load(random))
+        else:  # another number of workers: the same data order, other dropout
+            torch.manual_seed((self.options.seed * 1000 + self.job.rank) * 1000003 + self.step)
+        print(f"rank {self.job.rank} resumed at step {self.step}, sample {self.cursor}", flush=True)
+
+    def train_step(self):
+        """One step over the global batch. Gives the mean loss over all ranks, and whether any rank was told to stop."""
+        rate = learning_rate(self.step, self.options)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        inputs, targets = self.sequences.batch(self.cursor, self.options.batch, self.job.rank, self.job.world)
+        logits = self.net(inputs)
+        loss = F.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.step += 1
+        self.cursor += self.options.batch
+        common = torch.tensor([loss.item(), float(self.job.stopping())], dtype=torch.float64)
+        if self.job.world > 1:  # a SIGTERM reaches one rank first: all must end at the same step
+            dist.all_reduce(common)
+        return common[0].item() / self.job.world, rate, common[1].item() > 0
+
+    def run(self):
+        options, stop = self.options, False
+        while self.step < options.steps and not stop:
+            began = time.perf_counter()
+            loss, rate, told = self.train_step()
+            if not math.isfinite(loss):
+                raise FloatingPointError(f"loss is {loss} at step {self.step}")
+            speed = options.batch * options.length / (time.perf_counter() - began)
+            self.job.report(self.step, samples=self.cursor, loss=loss, lr=rate, tokens_per_s=speed)
+            save = self.job.should_save(self.step)
+            stop = self.job.should_stop(self.step) or told
+            if save or stop or self.step == options.steps:
+                self.save()
+            if self.job.rank == 0 and (self.step % options.print_every == 0 or self.step == options.steps):
+                print(f"step {self.step} loss {loss:.4f} lr {rate:.2e} tokens/s {speed:.0f}", flush=True)
+        if self.job.rank == 0:
+            print(f"{'stopped' if stop else 'done'} at step {self.step}, sample {self.cursor}: {self.digest()}")
+        if not stop:
+            self.job.finish()
+
+    def digest(self):
+        """Of all weights: equal digests mean bit-exact."""
+        whole = hashlib.sha256()
+        for name, tensor in sorted(self.model.state_dict().items()):
+            whole.update(name.encode())
+            whole.update(tensor.numpy().tobytes())
+        return whole.hexdigest()
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--batch", type=int, default=12, help="sequences a step, over all ranks")
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--warmup", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--every", type=int, default=100, help="save every so many steps where no job file says it")
+    parser.add_argument("--print-every", type=int, default=20)
+    return parser.parse_args()
+
+
+def main():
+    options = read_options()
+    job = rondo.join(every_steps=options.every)
+    if options.batch % job.world:
+        raise SystemExit(f"a batch of {options.batch} cannot be cut over {job.world} ranks")
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if job.world > 1:
+        dist.init_process_group("gloo", timeout=TIMEOUT)
+    Trainer(job, options).run()
+    if job.world > 1:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
