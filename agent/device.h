@@ -36,6 +36,9 @@ bool device_visible_env(const char *kind, const uint32_t *indices, size_t count,
 void device_pool_prove_empty(struct device_pool *pool, const char *kind, const uint32_t *indices,
                              size_t count, void (*done)(void *arg, bool empty, const char *text),
                              void *arg);
+/* The kernel's CPU that a cpu slot stands for: its own number where that is a CPU we may use, else
+ * one of those, by turns (more slots than CPUs). */
+uint32_t device_cpu_of_slot(uint32_t slot);
 /* The child's side: prints one JSON line and exits. Called by main for --probe-devices KIND
- * [LIBRARY]. */
+ * [LIBRARY]; for cpu the second word is the number of slots. */
 int device_probe_main(const char *kind, const char *library);

@@ -1,5 +1,6 @@
 /* launcher_shim_start.c - everything of a start that may block, on a pool thread. */
 #include "agent/launcher_shim_start.h"
+#include "agent/device.h"
 #include "agent/launcher_shim_wire.h"
 #include "base/mem.h"
 #include <errno.h>
@@ -27,6 +28,20 @@ static void start_limits(struct text *request)
         {RLIMIT_NOFILE, 0, files.rlim_max, files.rlim_max},
     };
     launcher_shim_wire_bytes(request, SHIM_WIRE_RLIMITS, rows, sizeof(rows));
+}
+
+static void start_cpus(struct text *out, const struct launcher_request *request)
+{
+    size_t count = request->cpus_count;
+    if (count == 0)
+        return;
+    if (count > SHIM_WIRE_CPUS_MAX)
+        count = SHIM_WIRE_CPUS_MAX;
+    uint32_t *cpus = mem_array(count, sizeof(*cpus));
+    for (size_t i = 0; i < count; i++)
+        cpus[i] = device_cpu_of_slot(request->cpus[i]);
+    launcher_shim_wire_bytes(out, SHIM_WIRE_CPUS, cpus, count * sizeof(*cpus));
+    mem_free(cpus);
 }
 
 /* What may stand in a record's line. */
@@ -68,9 +83,7 @@ void launcher_shim_start_init(struct launcher_shim_start *start, const char *shi
     launcher_shim_wire_text(out, SHIM_WIRE_ERR, "err");
     launcher_shim_wire_text(out, SHIM_WIRE_TAG, request->tag);
     launcher_shim_wire_text(out, SHIM_WIRE_BOOT_ID, boot_id);
-    if (request->cpus_count > 0)
-        launcher_shim_wire_bytes(out, SHIM_WIRE_CPUS, request->cpus,
-                                 request->cpus_count * sizeof(request->cpus[0]));
+    start_cpus(out, request);
     start_limits(out);
 }
 
