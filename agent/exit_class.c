@@ -61,9 +61,12 @@ Pb__Reason__Code exit_class_decide(const struct exit_facts *facts)
     default:
         break;
     }
+    bool asked = facts->cause == EXIT_CAUSE_STOP || facts->cause == EXIT_CAUSE_KILL;
+    if (asked && facts->never_ran)
+        return CLASS(ASKED);
     if (facts->code == 0 && facts->signal == 0)
         return CLASS(CODE_UNSPECIFIED);
-    if (facts->cause == EXIT_CAUSE_STOP || facts->cause == EXIT_CAUSE_KILL)
+    if (asked)
         return CLASS(ASKED);
     if (facts->out_of_memory)
         return CLASS(OUT_OF_MEMORY);

@@ -17,7 +17,7 @@ enum exit_cause { /* what this agent did, or could not do, before the end */
 struct exit_facts {
     enum exit_cause cause;
     int code, signal;
-    bool out_of_memory;
+    bool out_of_memory, never_ran;
     /* What was found of its own words, best first; NULL: nothing. */
     const char *failure; /* last line of the SDK's or torch's error */
     const char *traceback;

@@ -1,0 +1,35 @@
+/* save.h - checkpoints: parts that workers write, their digests, seals, deletions, verification.
+ *
+ * Loop thread; bytes are read in the vault pool. What a worker was told to be done survives this
+ * agent: a commit is a small file in the worker's directory until the daemon has acknowledged the
+ * staged part. Everything here may be asked twice. */
+#pragma once
+#include "agent/worker.h"
+
+struct saves;
+struct saves *saves_create(struct agent *agent);
+void saves_destroy(struct saves *saves); /* NULL is fine */
+/* Path of a vault of this node by name; NULL: none. Borrowed from the options. */
+const char *saves_vault(struct saves *saves, const char *name, char *out, size_t cap);
+
+/* Asks of a worker: SAVE_DIR, COMMIT, ABORT_SAVE. */
+void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
+               const Pb__WorkerAsk *ask);
+/* Looks for finished checkpoints of programs without the SDK. */
+void saves_watch(struct saves *saves, struct worker *worker);
+/* A last look, then the end of every digest of this worker: releases WORKER_HOLD_SAVES. */
+void saves_finish(struct saves *saves, struct worker *worker);
+void saves_forget(struct saves *saves, const char *tag); /* the worker has left the table */
+/* A worker of an earlier agent: commits that nobody acknowledged (files of its directory). */
+void saves_adopt(struct saves *saves, struct worker *worker, char *const *names, size_t count);
+/* Is the checkpoint good? Workers of a node share one reading. done may come at once. */
+void saves_verify(struct saves *saves, const char *vault, const char *path, const char *digest,
+                  void (*done)(void *arg, enum status st, const struct error *err), void *arg);
+
+void saves_desired(struct saves *saves, const Pb__Desired *desired);
+/* Adds entries that are not on their way to a report. True: more wait. */
+bool saves_fill(struct saves *saves, Pb__ActualReport *report);
+void saves_sent(struct saves *saves, Pb__ActualReport *report, uint64_t seq); /* 0: it was not */
+void saves_acked(struct saves *saves, uint64_t seq);
+void saves_down(
+    struct saves *saves); /* what is not acknowledged goes again after the next connect */
