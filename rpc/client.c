@@ -4,6 +4,7 @@
 #include "rpc/codec.h"
 #include "rpc/method.h"
 #include "rpc/runtime.h"
+#include "rpc/stream.h"
 #include "rpc/tls.h"
 #include <assert.h>
 #include <grpc/support/alloc.h>

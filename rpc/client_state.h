@@ -17,4 +17,3 @@ struct rpc_client {
 /* A gRPC call to the method, with a deadline from now; timeout_ms 0: none. */
 grpc_call *rpc_client_begin(struct rpc_client *client, const ProtobufCServiceDescriptor *service,
                             const ProtobufCMethodDescriptor *method, int64_t timeout_ms);
-void rpc_stream_cancel_all(struct rpc_client *client);

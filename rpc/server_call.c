@@ -1,4 +1,6 @@
-/* A call is held by: its request slot; the close operation; each sending and receiving batch (by
+/* server_call.c - the life of one call: arrive, admit, serve, close.
+ *
+ * A call is held by: its request slot; the close operation; each sending and receiving batch (by
  * the flow); and, for unary and client-stream methods, the handler until it has answered. It is
  * freed when none is left. It is on the server's list from arrival to the close operation. */
 #include "base/log.h"

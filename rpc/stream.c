@@ -1,10 +1,14 @@
-/* The client's streams. A stream is on its client's list until `closed` has run, which waits for
+/* stream.c - the client's streams: their one end, and what gRPC reports to it.
+ *
+ * A stream is on its client's list until `closed` has run, which waits for
  * both the status and the last message; the memory goes when all batches are back. */
+#include "rpc/stream.h"
 #include "base/mem.h"
 #include "rpc/client_state.h"
 #include "rpc/flow.h"
 #include "rpc/method.h"
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 struct rpc_stream {
@@ -65,7 +69,7 @@ static void stream_give_up(struct rpc_stream *stream, enum status st, const char
 {
     if (stream->own_status == STATUS_OK) {
         stream->own_status = st;
-        strncpy(stream->own_text, text, sizeof stream->own_text - 1);
+        snprintf(stream->own_text, sizeof stream->own_text, "%s", text);
     }
     if (stream->flow.call)
         grpc_call_cancel(stream->flow.call, NULL);

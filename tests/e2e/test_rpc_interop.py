@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
@@ -22,8 +23,9 @@ def stubs(tmp_path_factory):
     out = tmp_path_factory.mktemp("stubs")
     protos = sorted((ROOT / "proto/rondo/v1").glob("*.proto"))
     subprocess.run(
-        ["protoc", f"-I{ROOT / 'proto'}", "-I/usr/include", f"--python_out={out}", f"--grpc_out={out}",
-         "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin", "/usr/include/protobuf-c/protobuf-c.proto", *map(str, protos)],
+        ["protoc", f"-I{ROOT / 'proto'}", "-I/usr/include", f"--python_out={out}",
+         f"--grpc_out={out}", "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin",
+         "/usr/include/protobuf-c/protobuf-c.proto", *map(str, protos)],
         check=True, timeout=LIMIT_S)
     # protoc writes protobuf-c/protobuf-c.proto to protobuf_c/ and imports it from there.
     sys.path.insert(0, str(out))
@@ -34,7 +36,8 @@ def stubs(tmp_path_factory):
         import rondo.v1.control_pb2_grpc as control_grpc
     finally:
         sys.path.remove(str(out))
-    return type("Stubs", (), dict(agent=agent, agent_grpc=agent_grpc, control=control, control_grpc=control_grpc))
+    return types.SimpleNamespace(agent=agent, agent_grpc=agent_grpc, control=control,
+                                 control_grpc=control_grpc)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,8 @@ def server(tmp_path_factory):
     if not SERVER.exists():
         pytest.skip(f"{SERVER} is not built")
     home = tmp_path_factory.mktemp("rpc")
-    process = subprocess.Popen([str(SERVER), str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([str(SERVER), str(home)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
     word, port = process.stdout.readline().split()
     assert word == "port"
     yield home, int(port)
@@ -53,7 +57,8 @@ def server(tmp_path_factory):
 def channel_of(server, who, **options):
     home, port = server
     credentials = grpc.ssl_channel_credentials(
-        (home / "ca.pem").read_bytes(), (home / f"{who}.key").read_bytes(), (home / f"{who}.pem").read_bytes())
+        (home / "ca.pem").read_bytes(), (home / f"{who}.key").read_bytes(),
+        (home / f"{who}.pem").read_bytes())
     return grpc.secure_channel(f"localhost:{port}", credentials, options=list(options.items()))
 
 
@@ -96,7 +101,8 @@ def test_client_stream(control, stubs):
 
 
 def test_large_reply(control, stubs):
-    assert len(control.ListJobs(stubs.control.ListJobsRequest(before=50_000), timeout=LIMIT_S).jobs) == 50_000
+    reply = control.ListJobs(stubs.control.ListJobsRequest(before=50_000), timeout=LIMIT_S)
+    assert len(reply.jobs) == 50_000
 
 
 def test_bidi_stream(server, stubs):
@@ -129,7 +135,8 @@ def test_cancel_in_the_middle_of_a_stream(server, stubs):
 def test_garbage_bytes(server):
     with channel_of(server, "ada") as channel:
         submit = channel.unary_unary("/rondo.v1.Control/Submit")
-        assert code_of(lambda: submit(b"\xff\xff\xff", timeout=LIMIT_S))[0] is grpc.StatusCode.INVALID_ARGUMENT
+        code, _ = code_of(lambda: submit(b"\xff\xff\xff", timeout=LIMIT_S))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
         code, text = code_of(lambda: submit(b"\x0a\x02\xc3\x28", timeout=LIMIT_S))
         assert code is grpc.StatusCode.INVALID_ARGUMENT and "UTF-8" in text
 
@@ -143,7 +150,8 @@ def test_unknown_method_does_not_hang(server):
 def test_no_message_at_all(server):
     with channel_of(server, "ada") as channel:
         submit = channel.stream_unary("/rondo.v1.Control/Submit")
-        assert code_of(lambda: submit(iter(()), timeout=LIMIT_S))[0] is grpc.StatusCode.INVALID_ARGUMENT
+        code, _ = code_of(lambda: submit(iter(()), timeout=LIMIT_S))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_oversize_request(server):

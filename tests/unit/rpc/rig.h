@@ -302,7 +302,7 @@ static inline struct rig *rig_create(void)
     struct rig *rig = NEW(struct rig);
 
     log_setup("test", LOG_ERROR, 2);
-    strcpy(rig->dir, "/tmp/rpcXXXXXX");
+    snprintf(rig->dir, sizeof rig->dir, "/tmp/rpcXXXXXX");
     assert_non_null(mkdtemp(rig->dir));
     snprintf(rig->socket_path, sizeof rig->socket_path, "%s/s", rig->dir);
     snprintf(rig->unix_target, sizeof rig->unix_target, "unix:%s/s", rig->dir);
@@ -448,6 +448,20 @@ static inline void rig_submit_id(struct rig *rig, struct rpc_client *client, con
     request.request_id = (char *)(uintptr_t)id;
     rpc_client_call(client, &pb__control__descriptor, "Submit", &request.base, 20000, rig_answered,
                     answer);
+}
+
+/* A request of that method with nothing in it. */
+static inline void rig_call_empty(struct rpc_client *client, const char *method, int64_t timeout_ms,
+                                  struct rig_answer *answer)
+{
+    const ProtobufCMethodDescriptor *descriptor =
+        protobuf_c_service_descriptor_get_method_by_name(&pb__control__descriptor, method);
+    ProtobufCMessage *request = mem_alloc(descriptor->input->sizeof_message);
+
+    protobuf_c_message_init(descriptor->input, request);
+    rpc_client_call(client, &pb__control__descriptor, method, request, timeout_ms, rig_answered,
+                    answer);
+    mem_free(request);
 }
 
 struct rig_stream {

@@ -1,7 +1,6 @@
-/* The certificate authority: what it makes verifies, what it must not make is refused, what is
- * there is kept. */
+/* test_ca.c - the certificate authority: what it makes verifies, what it must not make is refused,
+ * what is there is kept. */
 #include "rpc/ca.h"
-#include "rpc/crl.h"
 #include "rpc/openssl.h"
 #include "tests/unit/unit.h"
 #include <openssl/pem.h>
@@ -210,60 +209,6 @@ static void longest_name_survives_the_round_trip(void **state)
     assert_true(verifies(cert, ca, X509_PURPOSE_SSL_CLIENT));
 }
 
-static char *serial_of(const char *file)
-{
-    SCOPED(X509_free) X509 *cert = cert_of(file);
-    BIGNUM *number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(cert), NULL);
-    char *hex = BN_bn2hex(number);
-    char *copy = mem_strdup(hex);
-
-    OPENSSL_free(hex);
-    BN_free(number);
-    return copy;
-}
-
-static void revoked_serials_are_listed(void **state)
-{
-    struct place *place = *state;
-    struct ca_request request = {"user", "ada", NULL, NULL, 0, 0};
-    const char *cert = path(place->out, "me.pem");
-    SCOPED_TEXT char *dir = mem_printf("%s/crl", place->ca);
-    struct rpc_crl *crl = rpc_crl_create(dir, path(place->ca, "ca.pem"));
-
-    assert_int_equal(issue(place, request, NULL), STATUS_OK);
-    SCOPED_TEXT char *first = serial_of(cert);
-    assert_false(rpc_crl_has(crl, first));
-    assert_false(rpc_crl_refresh(crl));
-    assert_int_equal(ca_revoke(place->ca, cert, NULL), STATUS_OK);
-    assert_int_equal(ca_revoke(place->ca, cert, NULL), STATUS_OK); /* twice is fine */
-    assert_true(rpc_crl_refresh(crl));
-    assert_true(rpc_crl_has(crl, first));
-    assert_int_equal(issue(place, request, NULL), STATUS_OK);
-    SCOPED_TEXT char *second = serial_of(cert);
-    assert_int_equal(ca_revoke(place->ca, cert, NULL), STATUS_OK);
-    assert_true(rpc_crl_refresh(crl));
-    assert_true(rpc_crl_has(crl, first) && rpc_crl_has(crl, second));
-    rpc_crl_destroy(crl);
-}
-
-static void damaged_list_keeps_what_was_known(void **state)
-{
-    struct place *place = *state;
-    struct ca_request request = {"user", "ada", NULL, NULL, 0, 0};
-    SCOPED_TEXT char *dir = mem_printf("%s/crl", place->ca);
-    SCOPED_TEXT char *junk = mem_printf("%s/00000000.r0", dir);
-
-    assert_int_equal(issue(place, request, NULL), STATUS_OK);
-    assert_int_equal(ca_revoke(place->ca, path(place->out, "me.pem"), NULL), STATUS_OK);
-    struct rpc_crl *crl = rpc_crl_create(dir, path(place->ca, "ca.pem"));
-    SCOPED_TEXT char *serial = serial_of(path(place->out, "me.pem"));
-    assert_true(rpc_crl_has(crl, serial));
-    assert_int_equal(file_write_atomic(junk, "junk", 4, 0644, NULL), STATUS_OK);
-    assert_false(rpc_crl_refresh(crl));
-    assert_true(rpc_crl_has(crl, serial));
-    rpc_crl_destroy(crl);
-}
-
 static void only_own_certificates_are_revoked(void **state)
 {
     struct place *place = *state;
@@ -289,8 +234,6 @@ int main(void)
         CASE(certificate_without_key_is_refused),
         CASE(bad_requests_are_refused),
         CASE(longest_name_survives_the_round_trip),
-        CASE(revoked_serials_are_listed),
-        CASE(damaged_list_keeps_what_was_known),
         CASE(only_own_certificates_are_revoked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

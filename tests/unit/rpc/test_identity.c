@@ -1,4 +1,5 @@
-/* Identities: what is read from a certificate, what is refused, who may use which project. */
+/* test_identity.c - identities: what is read from a certificate, what is refused, who may use which
+ * project. */
 #include "rpc/identity.h"
 #include "tests/unit/unit.h"
 
@@ -90,7 +91,7 @@ static void long_names_and_lists_are_bounded(void **state)
     (void)state;
     memset(uri + strlen(uri), 'n', 255);
     assert_int_equal(parse(uri, NULL, &who), STATUS_OK);
-    strcat(uri, "n");
+    uri[strlen(uri)] = 'n';
     assert_int_equal(parse(uri, NULL, &who), STATUS_UNAUTHENTICATED);
     memset(unit + 8, 'p', 512);
     assert_int_equal(parse("spiffe://rondo/user/a", unit, &who), STATUS_UNAUTHENTICATED);

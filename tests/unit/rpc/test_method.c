@@ -1,4 +1,4 @@
-/* Method tables: a server starts only with a row for every method, and every row right. */
+/* test_method.c - method tables: a server starts only with a row for every method, each right. */
 #include "proto/pb.h"
 #include "rpc/method.h"
 #include "tests/unit/unit.h"

@@ -1,4 +1,4 @@
-/* What no well-behaved client sends: the server must answer, and never call a handler. */
+/* test_server_call.c - what no good client sends: the server must answer, and call no handler. */
 #include "raw.h"
 
 #define SUBMIT "/rondo.v1.Control/Submit"

@@ -1,4 +1,4 @@
-/* One holder a socket path, also after the file has vanished. */
+/* test_socket_lock.c - one holder a socket path, also after the file has vanished. */
 #include "rpc/socket_lock.h"
 #include "tests/unit/unit.h"
 #include <unistd.h>
