@@ -4,13 +4,14 @@
  * made: reads refuse links and whatever is not a regular file. */
 #include "agent/files.h"
 #include "agent/files_unpack.h"
+#include "agent/page_guard.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "worker/page.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,27 +22,10 @@
 
 #define NAMES_MAX 65536
 
-static enum status status_of(int code)
-{
-    switch (code) {
-    case ENOENT:
-    case ENOTDIR:
-        return STATUS_NOT_FOUND;
-    case ENOSPC:
-    case EDQUOT:
-        return STATUS_EXHAUSTED;
-    case EACCES:
-    case EPERM:
-        return STATUS_DENIED;
-    default:
-        return STATUS_UNAVAILABLE;
-    }
-}
-
 static enum status fail(const struct files_step *step, const char *what, struct error *err)
 {
     int code = errno;
-    return error_set(err, status_of(code), "%s %s: %s", what, step->path, strerror(code));
+    return error_set(err, file_status(code), "%s %s: %s", what, step->path, strerror(code));
 }
 
 static enum status absent(struct files_step *step, const char *what, struct error *err)
@@ -185,31 +169,9 @@ static enum status step_dir(struct files_step *step, struct error *err)
     return STATUS_OK;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)st, (void)where;
-    return (type == FTW_DP ? rmdir(path) : unlink(path)) != 0 && errno != ENOENT ? -1 : 0;
-}
-
-static int open_up(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)where;
-    if (type == FTW_D && (st->st_mode & 0700) != 0700)
-        (void)chmod(path, 0700); /* read-only trees of the code cache */
-    return 0;
-}
-
 static enum status step_remove(struct files_step *step, struct error *err)
 {
-    struct stat st;
-    if (lstat(step->path, &st) != 0)
-        return errno == ENOENT || errno == ENOTDIR ? STATUS_OK : fail(step, "stat", err);
-    if (!S_ISDIR(st.st_mode))
-        return unlink(step->path) == 0 || errno == ENOENT ? STATUS_OK : fail(step, "remove", err);
-    (void)nftw(step->path, open_up, 16, FTW_PHYS | FTW_MOUNT);
-    if (nftw(step->path, remove_one, 16, FTW_PHYS | FTW_DEPTH | FTW_MOUNT) != 0)
-        return fail(step, "remove", err);
-    return STATUS_OK;
+    return file_remove_tree(step->path, err);
 }
 
 static enum status step_rename(struct files_step *step, struct error *err)
@@ -292,6 +254,7 @@ static enum status step_page(struct files_step *step, struct error *err)
         (void)munmap(page, PAGE_BYTES);
         return error_set(err, STATUS_DATA_LOSS, "%s is not a page", step->path);
     }
+    page_guard_add(page);
     step->page = page;
     return STATUS_OK;
 }

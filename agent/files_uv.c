@@ -3,6 +3,7 @@
  *
  * Loop thread but for work_run, which runs in the pool and touches its own request only. */
 #include "agent/files.h"
+#include "agent/page_guard.h"
 #include "base/list.h"
 #include "base/loop.h"
 #include "base/mem.h"
@@ -82,8 +83,10 @@ static void files_uv_run(struct files *files, struct files_batch *batch, files_d
 static void files_uv_unmap(struct files *files, struct page *page)
 {
     (void)files;
-    if (page)
-        (void)munmap(page, PAGE_BYTES);
+    if (!page)
+        return;
+    page_guard_remove(page);
+    (void)munmap(page, PAGE_BYTES);
 }
 
 static void files_uv_destroy(struct files *files)
