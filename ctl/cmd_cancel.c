@@ -1,3 +1,4 @@
+/* cmd_cancel.c - end jobs. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/job_change.h"

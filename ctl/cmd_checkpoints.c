@@ -1,3 +1,4 @@
+/* cmd_checkpoints.c - a job's checkpoints. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/job_arg.h"

@@ -1,3 +1,6 @@
+/* cmd_events.c - what happened, and what happens now. Loop thread.
+ *
+ * Following goes on over restarts of the daemon: the resume token is the last seq printed. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/event_line.h"

@@ -1,3 +1,4 @@
+/* cmd_hold.c - keep jobs from running, and release them. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/job_change.h"

@@ -1,3 +1,4 @@
+/* cmd_jobs.c - the list of jobs. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/job_state.h"

@@ -1,3 +1,6 @@
+/* cmd_logs.c - what a worker wrote, byte for byte. Loop thread.
+ *
+ * Following goes on over restarts of daemon and agent by offset, and from attempt to attempt. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/job_arg.h"

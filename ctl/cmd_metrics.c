@@ -1,3 +1,6 @@
+/* cmd_metrics.c - what workers reported: summary, points, lines drawn. Loop thread.
+ *
+ * Following asks each second for the points behind the highest step printed. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/curve.h"

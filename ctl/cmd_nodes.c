@@ -1,3 +1,4 @@
+/* cmd_nodes.c - the list of nodes; cordon and uncordon. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/output.h"

@@ -1,3 +1,4 @@
+/* cmd_show.c - all that there is to know of one job. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/event_line.h"

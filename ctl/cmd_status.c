@@ -1,3 +1,4 @@
+/* cmd_status.c - is the cluster ready. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/output.h"

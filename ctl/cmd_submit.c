@@ -1,3 +1,4 @@
+/* cmd_submit.c - jobs from YAML files. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/output.h"

@@ -1,3 +1,4 @@
+/* cmd_version.c - versions on both ends. Loop thread. */
 #include "ctl/cmd.h"
 #include "ctl/output.h"
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* connect_target.c - where the daemon is and who we are: flags, environment, context. Any thread.
+ */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -93,8 +95,8 @@ enum status connect_resolve(const struct connect_flags *flags, connect_env env,
                             struct connect_target *out, struct error *err)
 {
     SCOPED_TEXT char *context = find_context(flags, env);
-    int64_t timeout_ms;
-    char *server;
+    int64_t timeout_ms = 0;
+    char *server = NULL;
     enum status st = pick_timeout(pick(flags->timeout, env, "RONDO_TIMEOUT"), &timeout_ms, err);
     if (st == STATUS_OK)
         st = pick_server(pick(flags->server, env, "RONDO_SERVER"), context, &server, err);

@@ -29,10 +29,10 @@ static bool find_range(struct canvas *canvas, const struct plot_series *series, 
             double x = series[s].x[i], y = series[s].y[i];
             if (!isfinite(x) || !isfinite(y))
                 continue;
-            canvas->x_min = any ? fmin(canvas->x_min, x) : x;
-            canvas->x_max = any ? fmax(canvas->x_max, x) : x;
-            canvas->y_min = any ? fmin(canvas->y_min, y) : y;
-            canvas->y_max = any ? fmax(canvas->y_max, y) : y;
+            canvas->x_min = !any || x < canvas->x_min ? x : canvas->x_min;
+            canvas->x_max = !any || x > canvas->x_max ? x : canvas->x_max;
+            canvas->y_min = !any || y < canvas->y_min ? y : canvas->y_min;
+            canvas->y_max = !any || y > canvas->y_max ? y : canvas->y_max;
             any = true;
         }
     if (any && !(canvas->y_max > canvas->y_min)) { /* a flat line stands in the middle */
@@ -48,7 +48,7 @@ static bool find_range(struct canvas *canvas, const struct plot_series *series, 
 static long place(double value, double min, double max, size_t steps)
 {
     double share = max > min ? (value / 2 - min / 2) / (max / 2 - min / 2) : 0;
-    return isfinite(share) ? lround(share * (double)(steps - 1)) : 0;
+    return isfinite(share) ? (long)(share * (double)(steps - 1) + 0.5) : 0;
 }
 
 static void put_dot(struct canvas *canvas, long x, long y, uint8_t owner)

@@ -1,3 +1,4 @@
+/* progress_wait.c - many jobs until their ends, by asking. Loop thread. */
 #include "base/mem.h"
 #include "ctl/job_state.h"
 #include "ctl/output.h"

@@ -130,7 +130,7 @@ size_t term_fit(const char *text, size_t columns, char *out, size_t cap)
     out[at] = '\0';
     if (!cut || columns == 0)
         return used;
-    strcpy(out + at, tail);
+    memcpy(out + at, tail, strlen(tail) + 1);
     return used + 1;
 }
 

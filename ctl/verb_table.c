@@ -1,3 +1,4 @@
+/* verb_table.c - the verbs in the order of --help. Any thread; const. */
 #include "ctl/cmd.h"
 #include "ctl/verb.h"
 

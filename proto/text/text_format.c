@@ -86,29 +86,3 @@ enum status text_format_load(const char *path, const ProtobufCMessageDescriptor 
     const char *name = strcmp(path, "-") == 0 ? "<stdin>" : path;
     return text_format_parse(name, buffer, (size_t)len, type, out, problems);
 }
-
-ProtobufCMessage *message_copy(const ProtobufCMessage *message)
-{
-    if (!message)
-        return NULL;
-    size_t size = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = mem_alloc(size + 1);
-    protobuf_c_message_pack(message, bytes);
-    ProtobufCMessage *copy = protobuf_c_message_unpack(message->descriptor, NULL, size, bytes);
-    mem_free(bytes);
-    if (!copy) /* what we packed unpacks; only memory can be short */
-        mem_array(SIZE_MAX, 2);
-    return copy;
-}
-
-const char *enum_name(const ProtobufCEnumDescriptor *type, int value)
-{
-    static _Thread_local char buffers[8][16];
-    static _Thread_local unsigned next;
-    const ProtobufCEnumValue *found = protobuf_c_enum_descriptor_get_value(type, value);
-    if (found)
-        return found->name;
-    char *buffer = buffers[next++ % COUNT_OF(buffers)];
-    snprintf(buffer, sizeof buffers[0], "%d", value);
-    return buffer;
-}

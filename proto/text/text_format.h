@@ -7,6 +7,8 @@
 #pragma once
 #include "base/error.h"
 #include "base/text.h"
+#include "proto/text/enum.h"
+#include "proto/text/message.h"
 #include <protobuf-c/protobuf-c.h>
 
 /* Problems gathers every error of the input, one line each: "job.yaml:6:15: field 'workers': ...".
@@ -29,8 +31,3 @@ void text_format_json(const ProtobufCMessage *message, enum text_format_style st
                       struct text *out);
 /* {"jobs":[...]}-like envelopes are messages too: use the reply messages. */
 void text_format_yaml(const ProtobufCMessage *message, struct text *out);
-/* A deep copy through the wire form; NULL gives NULL. Free with protobuf_c_message_free_unpacked(m,
- * NULL). */
-ProtobufCMessage *message_copy(const ProtobufCMessage *message);
-/* "RUNNING" for (descriptor, 3); "7" for a value without a name. Loan: static or buf. */
-const char *enum_name(const ProtobufCEnumDescriptor *type, int value);

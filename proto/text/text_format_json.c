@@ -1,3 +1,4 @@
+/* text_format_json.c - any message as JSON. Any thread. */
 #include "proto/text/text_base64.h"
 #include "proto/text/text_field.h"
 #include "proto/text/text_format.h"

@@ -1,3 +1,6 @@
+/* text_format_set.c - one assignment, `roles.0.workers=4`. Any thread.
+ *
+ * Works on a copy, so that a failure changes nothing. */
 #include "base/mem.h"
 #include "proto/text/text_field.h"
 #include "proto/text/text_format.h"

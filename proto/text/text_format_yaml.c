@@ -1,3 +1,4 @@
+/* text_format_yaml.c - any message as YAML that reads back as the same. Any thread. */
 #include "proto/text/text_base64.h"
 #include "proto/text/text_field.h"
 #include "proto/text/text_format.h"

@@ -1,6 +1,7 @@
 /* random_message.h - a message of any type with random content, for property tests. */
 #pragma once
 #include "base/mem.h"
+#include "base/text.h"
 #include "proto/text/text_field.h"
 #include "proto/text/text_scalar.h"
 #include <math.h>
@@ -22,10 +23,11 @@ static inline char *random_text(uint64_t *seed)
         "- ",       "true", "null",   "~",  "0",  "1e5", "'",          "{",    "}",
         "[",        ",",    "&x",     "*y", "%",  "!t",  "\x01",       "\x7f", "\u00e9",
         "\xc2\x85", "=",    "\u2028", "|",  ">",  "@",   "\U0001f600", "\r\n", "\u4e2d"};
-    char buffer[256] = "";
+    struct text all;
+    text_init(&all, 0);
     for (uint64_t n = random_next(seed) % 8; n > 0; n--)
-        strcat(buffer, pieces[random_next(seed) % COUNT_OF(pieces)]);
-    return mem_strdup(buffer);
+        text_add(&all, pieces[random_next(seed) % COUNT_OF(pieces)]);
+    return text_take(&all);
 }
 
 static inline double random_double(uint64_t *seed)

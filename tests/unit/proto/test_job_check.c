@@ -1,3 +1,4 @@
+/* test_job_check.c - rules of a job spec, and its defaults. */
 #include "proto/text/job_check.h"
 #include "proto/text/job_limit.h"
 #include "proto/text/text_field.h"

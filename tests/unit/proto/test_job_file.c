@@ -1,3 +1,4 @@
+/* test_job_file.c - problems of a job file, all in one run. */
 #include "proto/text/job_file.h"
 #include "tests/unit/unit.h"
 

@@ -1,3 +1,4 @@
+/* test_text_format.c - reading, printing and setting; any message survives both forms. */
 #include "proto/pb.h"
 #include "proto/text/text_format.h"
 #include "tests/unit/proto/random_message.h"
