@@ -234,7 +234,7 @@ static void link_ask_read(struct store_pg_link *link)
             link_ask_finish(link);
             continue;
         }
-        if (PQresultStatus(link->ask_result) == PGRES_FATAL_ERROR) {
+        if (link->ask_result && PQresultStatus(link->ask_result) == PGRES_FATAL_ERROR) {
             PQclear(result); /* the first error says it */
         } else {
             PQclear(link->ask_result);
@@ -290,8 +290,10 @@ static void link_op_result(struct store_pg_link *link, struct store_pg_op *op, P
     case PGRES_PIPELINE_ABORTED:
         break;
     default:
-        if (op->st == STATUS_OK)
+        if (op->st == STATUS_OK) {
+            op->at_failed = op->at;
             op->st = store_pg_statement_error(result, &op->err);
+        }
         break;
     }
     PQclear(result);
@@ -380,7 +382,10 @@ static void link_prepared(struct store_pg_op *op, enum status st, const struct e
     if (link->state != LINK_PREPARING)
         return; /* lost meanwhile: on_lost was told */
     if (st != STATUS_OK) {
-        link_lose_as(link, err);
+        struct error why = *err;
+        if (st != STATUS_UNKNOWN && op->at_failed < STORE_STATEMENT_COUNT)
+            error_wrap(&why, "prepare %s", store_pg_statements[op->at_failed].name);
+        link_lose_as(link, &why);
         return;
     }
     link->state = LINK_READY;

@@ -35,7 +35,7 @@ struct store_pg_op {
     void (*done)(struct store_pg_op *op, enum status st, const struct error *err);
     bool by_row; /* rows arrive one a result: for answers of any size */
     /* private */
-    size_t at;
+    size_t at, at_failed; /* statement whose results come; the first that was refused */
     enum status st;
     struct error err;
 };

@@ -13,6 +13,7 @@
 /* after those */
 #include <cmocka.h>
 #include <libpq-fe.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
