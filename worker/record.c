@@ -85,14 +85,37 @@ static void add_integers(struct wire *wire, const struct record_value *values, s
             wire_raw_varint(wire, wire_zigzag(values[i].integer));
 }
 
-/* Names go to JSON and SQL later: no control characters, and UTF-8 as far as bytes show it. */
+/* Length of the character at the start of bytes, strictly UTF-8 and printable; 0: none such. */
+static size_t character(const unsigned char *bytes, size_t len)
+{
+    unsigned char first = bytes[0];
+    size_t want = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    uint32_t value = want == 1 ? first : first & (0x7fu >> want);
+
+    if (want == 0 || want > len || first > 0xf4 || first < 0x20 || first == 0x7f)
+        return 0;
+    for (size_t i = 1; i < want; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
+            return 0;
+        value = value << 6 | (bytes[i] & 0x3f);
+    }
+    if ((want == 3 && (value < 0x800 || (value >= 0xd800 && value < 0xe000))) ||
+        (want == 4 && (value < 0x10000 || value > 0x10ffff)))
+        return 0;
+    return want;
+}
+
+/* Names go to JSON and SQL later: UTF-8 without control characters. */
 static bool name_ok(const char *name, size_t len)
 {
     if (len == 0 || len > RECORD_NAME_MAX)
         return false;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+    for (size_t at = 0; at < len;) {
+        size_t step = character((const unsigned char *)name + at, len - at);
+        if (step == 0)
             return false;
+        at += step;
+    }
     return true;
 }
 
@@ -107,7 +130,7 @@ bool record_report(struct record *record, int64_t step, int64_t samples, int64_t
     }
     for (size_t i = 0; i < count; i++) {
         if (!name_ok(values[i].name, values[i].name_len)) {
-            *why = "a name is empty, longer than 255 bytes, or has control characters";
+            *why = "a name is empty, longer than 255 bytes, not UTF-8, or has control characters";
             return false;
         }
     }
