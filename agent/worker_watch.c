@@ -10,6 +10,7 @@
 #define SAVING_FRESH_US  15000000 /* a SAVING ask counts that long */
 #define AFTER_SAVING_US  5000000  /* time to say so and to end, after a save in the grace period */
 #define WATCH_SCAN_TICKS 10u
+#define KICK_TICKS       50u /* reports are looked for even if the doorbell is broken */
 
 void worker_watch_begin(struct worker *worker)
 {
@@ -110,7 +111,6 @@ static bool is_alive(const struct worker *worker)
 
 void worker_watch_tick(struct agent *agent)
 {
-    static const unsigned scans = WATCH_SCAN_TICKS;
     int64_t now = loop_now_us(agent->loop);
     size_t at = 0;
     struct worker *worker;
@@ -119,7 +119,9 @@ void worker_watch_tick(struct agent *agent)
         if (!is_alive(worker))
             continue;
         look_at_page(worker, now);
-        if (agent->watch_ticks % scans == 0 && !worker->ended_us)
+        if (agent->watch_ticks % KICK_TICKS == 0)
+            spool_kick(agent->spool, worker->tag);
+        if (agent->watch_ticks % WATCH_SCAN_TICKS == 0 && !worker->ended_us)
             saves_watch(agent->saves, worker);
         if (worker->state == PB__ACTUAL_WORKER__STATE__STOPPING) {
             look_at_grace(worker, now);
