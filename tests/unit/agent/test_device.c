@@ -71,10 +71,40 @@ static int setup(void **state)
     return 0;
 }
 
+static size_t probes_alive(void)
+{
+    struct stray_list found;
+    const struct stray_query query = {.root = getpid()};
+    stray_find(&query, &found);
+    size_t count = found.count;
+    stray_list_fini(&found);
+    return count;
+}
+
+static void bench_stop(void *arg)
+{
+    struct bench *bench = arg;
+    loop_uv_stop(bench->loop);
+}
+
+/* Until no probe is alive, and then some, for the loop to hear of it. */
+static void settle(struct bench *bench)
+{
+    struct loop_timer *timer = loop_timer_create(bench->loop, bench_stop, bench);
+    for (int i = 0, quiet = 0; quiet < 20; i++) {
+        assert_true(i < 60000);
+        quiet = probes_alive() > 0 ? 0 : quiet + 1;
+        loop_timer_set(timer, 1000);
+        loop_uv_run(bench->loop);
+    }
+    loop_timer_destroy(timer);
+}
+
 static int teardown(void **state)
 {
     struct bench *bench = *state;
     device_pool_destroy(bench->pool);
+    settle(bench);
     loop_timer_destroy(bench->ticker);
     loop_timer_destroy(bench->limit);
     loop_uv_destroy(bench->loop);
@@ -237,16 +267,6 @@ static void cpus_are_always_empty(void **state)
     assert_false(bench->empty);
 }
 
-static size_t probes_alive(void)
-{
-    struct stray_list found;
-    const struct stray_query query = {.root = getpid()};
-    stray_find(&query, &found);
-    size_t count = found.count;
-    stray_list_fini(&found);
-    return count;
-}
-
 /* M5: a library that never answers costs its devices, not the loop. */
 static void m5_a_hanging_probe_is_killed_and_holds_up_nothing(void **state)
 {
@@ -261,10 +281,7 @@ static void m5_a_hanging_probe_is_killed_and_holds_up_nothing(void **state)
     prove(bench, "nvidia", first, 1);
     assert_false(bench->empty);
     assert_string_equal(bench->text, "the probe did not answer and was killed");
-    for (int i = 0; probes_alive() > 0; i++) {
-        assert_true(i < 6000);
-        usleep(10000);
-    }
+    settle(bench);
 }
 
 static void a_crashing_probe_harms_nobody(void **state)
@@ -307,13 +324,7 @@ static void destroy_while_a_probe_runs_leaves_nothing(void **state)
     device_pool_prove_empty(bench->pool, "nvidia", first, 1, bench_proven, bench);
     device_pool_destroy(bench->pool);
     bench->pool = NULL;
-    for (int i = 0; probes_alive() > 0; i++) {
-        assert_true(i < 6000);
-        loop_timer_set(bench->ticker, 0);
-        usleep(1000);
-        loop_uv_stop(bench->loop);
-        loop_uv_run(bench->loop);
-    }
+    settle(bench);
     assert_int_equal(bench->proofs, 0);
 }
 
