@@ -148,11 +148,12 @@ static void rondod_print(const struct rondod *d)
            health.cluster ? health.cluster : "", (unsigned long long)health.term);
     printf("  gRPC       %s (mTLS)\n", d->address);
     if (d->http)
-        printf("  status     http%s://%s/\n", d->config->status_cert ? "s" : "", d->http);
+        printf("  status     http%s://%s/\n",
+               d->config->status_cert && *d->config->status_cert ? "s" : "", d->http);
     if (d->dir) {
         printf("  directory  %s\n", d->dir->path);
-        printf("  database   psql '%s'\n", d->conninfo);
-        printf("  commands   rondoctl --context %s/ctl status\n", d->dir->path);
+        printf("  database   psql \"%s\"\n", d->conninfo);
+        printf("  commands   rondoctl status --context %s/ctl\n", d->dir->path);
         if (d->config->agents)
             printf("  agents     n1..n%u, logs in %s/n*/agent.log\n", d->config->agents,
                    d->dir->agents);

@@ -156,6 +156,15 @@ int daemon_rig_teardown(void **state)
 
 /* --- clients */
 
+/* A busy machine may be too slow for the first handshake; the tests are not about that. */
+static void rig_connect(struct daemon_rig *rig, struct rpc_client *client)
+{
+    Pb__StatusRequest request = PB__STATUS_REQUEST__INIT;
+
+    DAEMON_RIG_UNTIL(rig,
+                     daemon_rig_call(client, "Status", &request.base, NULL, NULL) == STATUS_OK);
+}
+
 struct rpc_client *daemon_rig_client(struct daemon_rig *rig, const char *kind, const char *name,
                                      const char *unit)
 {
@@ -172,6 +181,7 @@ struct rpc_client *daemon_rig_client(struct daemon_rig *rig, const char *kind, c
         fail_msg("%s", err.text);
     assert_true(rig->clients_count < COUNT_OF(rig->clients));
     rig->clients[rig->clients_count++] = client;
+    rig_connect(rig, client);
     return client;
 }
 

@@ -18,6 +18,8 @@ static struct daemon_rig_stream *watch(struct rpc_client *client, int64_t after,
 
 static bool caught_up(const struct daemon_rig_stream *stream)
 {
+    if (stream->closed)
+        fail_msg("the watch ended: %s %s", status_name(stream->st), stream->text);
     for (size_t i = 0; i < stream->count; i++)
         if (REPLY(stream, i)->caught_up)
             return true;
