@@ -51,8 +51,8 @@ def lint(build, file, until):
     if left <= 1:
         return None, ""
     try:
-        done = subprocess.run([TOOL, "-p", build, "--quiet", "--extra-arg=-Wno-unknown-warning-option",
-                               "--warnings-as-errors=*", file],
+        done = subprocess.run([TOOL, "-p", build, "--quiet", "--warnings-as-errors=*",
+                               "--extra-arg=-Wno-unknown-warning-option", file],
                               capture_output=True, text=True, timeout=left + 60, check=False)
     except subprocess.TimeoutExpired:
         return None, ""
