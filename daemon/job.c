@@ -317,10 +317,13 @@ static void job_gone(struct job *job)
     job->hub->pass_needed = true;
 }
 
+/* One that has ended well has been up, though a restarted daemon has not seen it. */
 static bool all_up(const struct job *job)
 {
+    const Pb__Attempt *row = attempt_view(job->attempt);
+
     for (size_t i = 0; i < job->live_count; i++)
-        if (!job->live[i].up)
+        if (!job->live[i].up && !(row->places[i]->ended && !row->places[i]->has_class_))
             return false;
     return job->live_count > 0;
 }

@@ -264,7 +264,6 @@ static void worker_run(struct node *node, const Pb__ActualWorker *said)
         return;
     struct live *live = &job->live[place];
     live->up |= said->state == PB__ACTUAL_WORKER__STATE__RUNNING ||
-                said->state == PB__ACTUAL_WORKER__STATE__STOPPING ||
                 (said->state == PB__ACTUAL_WORKER__STATE__EXITED &&
                  exit_class(said) != PB__REASON__CODE__LAUNCH_FAILED);
     live->joined = said->joined;

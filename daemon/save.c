@@ -345,7 +345,7 @@ static void commit(struct save *save, const char *digest)
     save_set_state(save, S(COMMITTED), NULL);
     Pb__Job *job_row = (Pb__Job *)draft_edit(&hub->drafts, &job->entry);
     job_row->has_last_checkpoint = true;
-    job_row->last_checkpoint = row->id;
+    job_row->last_checkpoint = save_view(save_resume(job))->id; /* seals may come out of order */
     job_row->version++;
     retire(job);
     job_review(job);

@@ -15,6 +15,7 @@ struct event {
     struct sim_process *owner;
     loop_fn fn;
     void *arg;
+    bool owned; /* arg is freed with the event */
 };
 struct sim {
     int64_t now_us;
@@ -82,19 +83,31 @@ static void swap(struct event *a, struct event *b)
     *b = c;
 }
 
-void sim_after(struct sim *sim, struct sim_process *owner, int64_t delay_us, loop_fn fn, void *arg)
+static void add(struct sim *sim, struct sim_process *owner, int64_t delay_us, loop_fn fn, void *arg,
+                bool owned)
 {
     if (sim->count == sim->cap) {
         sim->cap = sim->cap ? sim->cap * 2 : 1024;
         sim->heap = mem_resize(sim->heap, sim->cap, sizeof(*sim->heap));
     }
     size_t at = sim->count++;
-    sim->heap[at] =
-        (struct event){sim->now_us + (delay_us > 0 ? delay_us : 0), sim->order++, owner, fn, arg};
+    sim->heap[at] = (struct event){
+        sim->now_us + (delay_us > 0 ? delay_us : 0), sim->order++, owner, fn, arg, owned};
     while (at && before(&sim->heap[at], &sim->heap[(at - 1) / 2])) {
         swap(&sim->heap[at], &sim->heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
+}
+
+void sim_after(struct sim *sim, struct sim_process *owner, int64_t delay_us, loop_fn fn, void *arg)
+{
+    add(sim, owner, delay_us, fn, arg, false);
+}
+
+void sim_after_owned(struct sim *sim, struct sim_process *owner, int64_t delay_us, loop_fn fn,
+                     void *arg)
+{
+    add(sim, owner, delay_us, fn, arg, true);
 }
 
 static struct event take_first(struct sim *sim)
@@ -116,11 +129,9 @@ static struct event take_first(struct sim *sim)
     }
 }
 
-static void timer_fire(void *arg);
-
 static void drop(const struct event *event)
 {
-    if (event->fn == timer_fire)
+    if (event->owned)
         mem_free(event->arg);
 }
 
@@ -213,7 +224,7 @@ static void timer_set_(struct loop_timer *base, int64_t delay_us)
     firing->timer = timer;
     firing->setting = ++timer->setting;
     timer->pending++;
-    sim_after(timer->process->sim, timer->process, delay_us, timer_fire, firing);
+    sim_after_owned(timer->process->sim, timer->process, delay_us, timer_fire, firing);
 }
 
 static void timer_stop_(struct loop_timer *base)
@@ -278,7 +289,7 @@ void sim_process_destroy(struct sim_process *process)
             continue;
         }
         sim->order = old[i].order; /* keeps its place among equals */
-        sim_after(sim, old[i].owner, old[i].at_us - sim->now_us, old[i].fn, old[i].arg);
+        add(sim, old[i].owner, old[i].at_us - sim->now_us, old[i].fn, old[i].arg, old[i].owned);
     }
     sim->order = order;
     mem_free(old);

@@ -35,6 +35,10 @@ int64_t sim_between(struct sim *sim, int64_t low, int64_t high);
 /* owner NULL: belongs to the world, never dropped. */
 void sim_after(struct sim *sim, struct sim_process *owner, int64_t delay_us, loop_fn fn, void *arg);
 
+/* The same; arg is heap memory that fn frees: freed here when the event is dropped. */
+void sim_after_owned(struct sim *sim, struct sim_process *owner, int64_t delay_us, loop_fn fn,
+                     void *arg);
+
 struct sim_process *sim_process_create(struct sim *sim, const char *name);
 /* kill -9: none of its events runs again. Its memory is the caller's to free, then
  * sim_process_destroy. */

@@ -274,7 +274,7 @@ static void store_batch_done(struct store *base, enum store_lane lane, uint64_t 
     struct ask *ask = NEW(struct ask);
 
     *ask = (struct ask){store, term, number, lane, done, arg};
-    sim_after(store->db->sim, store->process, 300, ask_answer, ask);
+    sim_after_owned(store->db->sim, store->process, 300, ask_answer, ask);
 }
 
 static void lead_now(void *arg)
@@ -427,4 +427,9 @@ void sim_db_each(const struct sim_db *db, enum change_kind kind,
         fn(arg, message);
         protobuf_c_message_free_unpacked(message, NULL);
     }
+}
+
+size_t sim_db_points(const struct sim_db *db)
+{
+    return map_count(db->points);
 }

@@ -24,3 +24,4 @@ struct store *sim_store_create(struct sim_db *db, struct sim_process *process);
 /* The daemon died: nothing of the connection is heard any more; commits under way may or may not
  * happen. */
 void sim_store_drop(struct store *store);
+size_t sim_db_points(const struct sim_db *db); /* reports stored */
