@@ -13,6 +13,10 @@
 #define TIMEOUT_MS_DEFAULT 10000
 #define BACKOFF_MS_FIRST   200
 #define BACKOFF_MS_MAX     2000
+/* What gRPC calls the least back-off is how long one attempt to connect may take, handshake
+ * included: long enough for a server on which every agent calls at once. A refusal is still retried
+ * soon. */
+#define CONNECT_MS_MAX 10000
 
 /* One unary call. Freed when its only batch has come back. */
 struct unary {
@@ -216,7 +220,7 @@ static grpc_channel *channel_create(const struct rpc_client_options *options,
     rpc_args_int(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     rpc_args_int(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     rpc_args_int(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS_FIRST);
-    rpc_args_int(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, BACKOFF_MS_FIRST);
+    rpc_args_int(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_MS_MAX);
     rpc_args_int(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MS_MAX);
     rpc_args_int(&args, GRPC_ARG_ENABLE_RETRIES, 0);
     rpc_args_int(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
