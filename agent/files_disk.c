@@ -270,7 +270,9 @@ static enum status step_user(struct files_step *step, struct error *err)
                          code ? strerror(code) : "");
     step->uid = (int64_t)entry.pw_uid;
     step->gid = (int64_t)entry.pw_gid;
-    step->home = mem_strdup(entry.pw_dir);
+    struct stat st;
+    if (entry.pw_dir && stat(entry.pw_dir, &st) == 0 && S_ISDIR(st.st_mode))
+        step->home = mem_strdup(entry.pw_dir); /* users such as nobody have none */
     return STATUS_OK;
 }
 

@@ -87,12 +87,28 @@ static uint64_t memory_mib(void)
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size >> 20 : 0;
 }
 
+/* The rondo package where the build, or an installation, puts it beside us. */
+static void find_python(struct program *program)
+{
+    const char *slash = strrchr(program->self, '/');
+    if (*program->config.python_path || !slash)
+        return;
+    SCOPED_TEXT char *near =
+        mem_printf("%.*s/../lib/python", (int)(slash - program->self), program->self);
+    char *full = realpath(near, NULL);
+    if (!full)
+        return;
+    mem_free(program->config.python_path);
+    program->config.python_path = full;
+}
+
 static enum status find_self(struct program *program, struct error *err)
 {
     ssize_t n = readlink("/proc/self/exe", program->self, sizeof(program->self) - 1);
     if (n <= 0)
         return error_set(err, STATUS_INTERNAL, "read /proc/self/exe: %s", strerror(errno));
     program->self[n] = '\0';
+    find_python(program);
     if (*program->config.shim) {
         (void)snprintf(program->shim, sizeof(program->shim), "%s", program->config.shim);
         return STATUS_OK;
@@ -109,6 +125,8 @@ static enum status lock_state(const char *dir, struct error *err)
     enum status st = file_make_dirs(dir, 0711, err);
     if (st != STATUS_OK)
         return st;
+    if (geteuid() == 0 && chmod(dir, 0711) != 0) /* workers of other users pass through it */
+        return error_set(err, STATUS_DENIED, "chmod %s: %s", dir, strerror(errno));
     SCOPED_TEXT char *path = mem_printf("%s/lock", dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -273,6 +291,7 @@ int main(int argc, char **argv)
     if (argc >= 3 && strcmp(argv[1], "--probe-devices") == 0)
         return device_probe_main(argv[2], argc > 3 ? argv[3] : NULL);
     text_init(&problems, 0);
+    option_defaults(config_rows, &program.config);
     if (option_flags(&config_page, &program.config, argc, argv, &first, &problems) != STATUS_OK ||
         first != argc) {
         fprintf(stderr, "%s%s", text_get(&problems),

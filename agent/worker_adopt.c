@@ -103,7 +103,7 @@ static void adopt_paths(struct worker *worker)
     const Pb__WorkerKey *key = worker->desired->key;
     SCOPED_TEXT char *reports = mem_printf("%s/reports", worker->dir);
     struct tail_key tail = {key->job, key->attempt, key->rank, key->incarnation, key->role};
-    if (launch && launch->checkpoint &&
+    if (launch && launch->checkpoint && launch->checkpoint->watch &&
         saves_vault(worker->agent->saves, launch->vault, vault, sizeof(vault)))
         worker->attempt_dir =
             mem_printf("%s/job-%" PRId64 "/attempt-%u", vault, key->job, key->attempt);

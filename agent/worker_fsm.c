@@ -41,7 +41,7 @@ static const struct worker_rule rules[] = {
     { S(STOPPING),   EV(CLEARED),    S(EXITED),     ACT(REPORT),     "proven gone" },
     { S(UNKILLABLE), EV(KILL),       S(UNKILLABLE), ACT(KILL),       "killed again" },
     { S(UNKILLABLE), EV(GONE),       S(STOPPING),   ACT(PROVE),      "gone at last" },
-    { S(UNKILLABLE), EV(CLEARED),    S(EXITED),     ACT(REPORT),     "its devices are empty at last" },
+    { S(UNKILLABLE), EV(CLEARED),    S(EXITED),     ACT(REPORT),     "its devices are empty now" },
 };
 /* clang-format on */
 #define X(name, text) text,

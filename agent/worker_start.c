@@ -171,7 +171,7 @@ static void own(struct files_step *step, const struct user *user)
  */
 static void add_dir(struct files_batch *batch, const struct worker *worker)
 {
-    struct files_step *step = files_dir(batch, worker->dir, worker->user ? 0710 : 0700);
+    struct files_step *step = files_dir(batch, worker->dir, worker->user ? 0750 : 0700);
     if (worker->user)
         step->gid = worker->user->gid;
 }
@@ -227,7 +227,7 @@ static void add_attempt_dir(struct files_batch *batch, struct worker *worker)
     char vault[1024];
     const Pb__Launch *launch = worker->desired->launch;
     const Pb__WorkerKey *key = worker->desired->key;
-    if (!launch->checkpoint ||
+    if (!launch->checkpoint || !launch->checkpoint->watch ||
         !saves_vault(worker->agent->saves, launch->vault, vault, sizeof(vault)))
         return;
     SCOPED_TEXT char *job = mem_printf("%s/job-%" PRId64, vault, key->job);
