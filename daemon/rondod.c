@@ -109,6 +109,8 @@ static void rondod_signal(uv_signal_t *handle, int number)
     struct rondod *d = handle->data;
 
     log_info("rondod.signal", log_int("signal", number));
+    if (d->stopping) /* asked twice: at once; agents and database are found again */
+        loop_uv_stop(d->loop);
     rondod_stop(d, 0);
 }
 
@@ -284,7 +286,9 @@ static enum status rondod_open_status(struct rondod *d, struct error *err)
                              &d->status, err);
     if (st == STATUS_OK)
         d->http = rondod_join(config->status_listen, status_server_port(d->status));
-    return st == STATUS_OK ? st : error_wrap(err, "status endpoint");
+    return st == STATUS_OK
+               ? st
+               : error_wrap(err, "status endpoint (--status-listen chooses another address)");
 }
 
 static void rondod_database(void *arg, enum status st, const struct error *err,
@@ -348,9 +352,10 @@ static enum status rondod_choose_port(struct rondod *d, struct error *err)
         }
     }
     enum status st = listener_open(d->listen, &fd, &port, err);
-    if (st == STATUS_OK)
-        close(fd);
-    return st;
+    if (st != STATUS_OK)
+        return error_wrap(err, "gRPC (--listen chooses another address)");
+    close(fd);
+    return STATUS_OK;
 }
 
 static void rondod_begin(struct rondod *d)
