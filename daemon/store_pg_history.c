@@ -451,7 +451,7 @@ static void history_on_open(void *arg)
 
 static void history_on_ready(void *arg)
 {
-    (void)arg;
+    store_pg_lane_tell(arg, NULL); /* lead may have waited for this */
 }
 
 static void history_on_lost(void *arg, const struct error *err)

@@ -49,7 +49,7 @@ void store_pg_lane_tell(struct store_pg *pg, const char *text)
     bool usable = !pg->fenced && pg->lanes[STORE_STATE].usable && pg->lanes[STORE_BULK].usable &&
                   !pg->loading && pg->term;
 
-    if (usable)
+    if (usable && store_pg_link_is_ready(pg->history)) /* later, reads may come and go alone */
         store_pg_lead_end(pg, STATUS_OK, NULL);
     if (pg->destroying || !pg->base.on_state)
         return;
