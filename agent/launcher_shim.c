@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -234,8 +235,13 @@ static void shim_proc_passed_running(struct shim_proc *proc, const struct launch
     const int64_t now = loop_now_us(proc->owner->loop);
     if ((pass->flags & PASS_WALK) && !shim_proc_unkillable(proc, text_get(&pass->stuck)))
         return;
-    if ((pass->flags & PASS_WALK) && pass->left == 0 && now - proc->kill_us > SHIM_HANGS_US)
+    if ((pass->flags & PASS_WALK) && pass->left == 0 && now - proc->kill_us > SHIM_HANGS_US) {
+        char shim[16]; /* the shim itself, perhaps in a write to a dead disk */
+        snprintf(shim, sizeof(shim), "%d", (int)proc->ids.shim);
         syscall(SYS_pidfd_send_signal, launcher_shim_watch_fd(proc->shim), SIGKILL, NULL, 0u);
+        if (now - proc->kill_us > 2 * SHIM_HANGS_US && !shim_proc_unkillable(proc, shim))
+            return;
+    }
     if (proc->kill_us > 0) {
         shim_proc_wake(proc, SHIM_ESCALATE_US);
     } else if (!proc->worker) { /* it has ended; its record is about to be written */
