@@ -20,7 +20,8 @@ struct follow {
     struct rpc_stream *stream; /* NULL while none is open */
     struct loop_timer *reopen, *poll;
     int64_t seq; /* resume token: of the last event seen */
-    int64_t step_said, said_ms, loss_step;
+    int64_t said_ms;
+    char *said; /* the last line of numbers */
     double loss;
     bool has_loss, tty, colour, line_shown;
     Pb__Job *last;      /* newest row of the job */
@@ -33,6 +34,11 @@ struct follow {
 void progress_line(const Pb__Job *job, const char *metric, double value, bool has_value,
                    struct text *out)
 {
+    bool waits = job->state == PB__JOB__STATE__QUEUED || job->state == PB__JOB__STATE__HELD;
+    if (waits && *job_state_text(job)) {
+        text_addf(out, "%s  waits: %s", job_state_name(job->state), job_state_text(job));
+        return;
+    }
     text_addf(out, "%s  step %" PRId64, job_state_name(job->state), job->step);
     if (job->samples > 0)
         text_addf(out, "  samples %" PRId64, job->samples);
@@ -51,30 +57,38 @@ static void erase_line(struct follow *follow)
     follow->line_shown = false;
 }
 
+static void put_line(struct follow *follow, const char *line)
+{
+    char fitted[1600];
+    erase_line(follow);
+    if (follow->tty) {
+        term_fit(line, term_columns(STDOUT_FILENO) - 1, fitted, sizeof fitted);
+        fputs(fitted, stdout);
+        follow->line_shown = true;
+    } else {
+        output_text("", line);
+    }
+    fflush(stdout);
+}
+
+/* Without a terminal: only what differs from the last line, and not too often. */
 static void show_numbers(struct follow *follow)
 {
     struct text line;
     int64_t now = connect_now_ms(follow->connect);
     const Pb__Job *job = follow->last;
-    if (!job || job_state_ended(job->state))
-        return;
-    bool fresh = job->step != follow->step_said && now - follow->said_ms >= LINE_MS;
-    if (!follow->tty && !fresh)
+    if (!job || job_state_ended(job->state) || follow->ended)
         return;
     text_init(&line, 0);
     progress_line(job, "loss", follow->loss, follow->has_loss, &line);
-    erase_line(follow);
-    if (follow->tty) {
-        char fitted[512];
-        term_fit(text_get(&line), term_columns(STDOUT_FILENO) - 1, fitted, sizeof fitted);
-        fputs(fitted, stdout);
-        follow->line_shown = true;
-    } else {
-        printf("%s\n", text_get(&line));
+    bool fresh = !follow->said ||
+                 (strcmp(follow->said, text_get(&line)) != 0 && now - follow->said_ms >= LINE_MS);
+    if (follow->tty || fresh) {
+        put_line(follow, text_get(&line));
+        mem_free(follow->said);
+        follow->said = text_take(&line);
+        follow->said_ms = now;
     }
-    fflush(stdout);
-    follow->step_said = job->step;
-    follow->said_ms = now;
     text_fini(&line);
 }
 
@@ -106,6 +120,7 @@ static void watch_message(void *arg, const ProtobufCMessage *message)
         event_line(reply->event, &options, &line);
         erase_line(follow);
         fputs(text_get(&line), stdout);
+        fflush(stdout);
         text_fini(&line);
     }
     if (reply->job)
@@ -123,8 +138,10 @@ static void watch_closed(void *arg, enum status st, const char *text)
 {
     struct follow *follow = arg;
     follow->stream = NULL;
-    if (follow->ended || follow->failed)
+    if (follow->ended || follow->failed) { /* follow_fini waits for this */
+        leave(follow);
         return;
+    }
     bool refused = st == STATUS_NOT_FOUND || st == STATUS_DENIED || st == STATUS_UNAUTHENTICATED ||
                    st == STATUS_UNIMPLEMENTED || st == STATUS_INVALID;
     if (refused) {
@@ -158,7 +175,9 @@ static void watch_open(void *arg)
 static void poll_again(struct follow *follow)
 {
     follow->calling = false;
-    if (!follow->ended && !follow->failed)
+    if (follow->ended || follow->failed)
+        leave(follow);
+    else
         loop_timer_set(follow->poll, POLL_US);
 }
 
@@ -173,7 +192,6 @@ static void metrics_done(void *arg, enum status st, const struct error *err,
         if (points == 0)
             continue;
         follow->loss = curve_value(reply->series[i], points - 1);
-        follow->loss_step = reply->series[i]->steps[points - 1];
         follow->has_loss = true;
     }
     show_numbers(follow);
@@ -265,6 +283,7 @@ static void follow_fini(struct follow *follow)
         loop_uv_run(connect_loop(follow->connect));
     loop_timer_destroy(follow->reopen);
     loop_timer_destroy(follow->poll);
+    mem_free(follow->said);
 }
 
 int progress_follow(struct connect *connect, int64_t job)
