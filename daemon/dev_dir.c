@@ -93,12 +93,8 @@ static enum status dev_dir_make(const struct dev_dir *dir, struct error *err)
     const struct {
         const char *path;
         bool passed_through;
-    } below[] = {{dir->ca, false},
-                 {dir->daemon, false},
-                 {dir->ctl, false},
-                 {dir->agents, true},
-                 {dir->vault, true},
-                 {dir->postgres, true}};
+    } below[] = {{dir->ca, false},    {dir->daemon, false}, {dir->ctl, false},
+                 {dir->agents, true}, {dir->vault, true},   {dir->postgres, true}};
     mode_t open_mode = geteuid() == 0 ? 0711 : 0700;
 
     if (chmod(dir->path, open_mode) != 0)

@@ -1,12 +1,8 @@
 /* test_dev_dir.c - the directory of rondod dev: made once, locked, never mixed with other things.
  */
 #include "daemon/dev_dir.h"
-#include "daemon/dev_process.h"
 #include "tests/unit/unit.h"
-#include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static enum status open_dir(const char *path, struct dev_dir **dir, struct error *err)
@@ -82,41 +78,6 @@ static void agents_get_their_certificates(void **state)
     dev_dir_close(dir);
 }
 
-static void a_process_is_found_by_its_record_until_it_ends(void **state)
-{
-    SCOPED_TEXT char *record = mem_printf("%s/record", (char *)*state);
-    SCOPED_TEXT char *log = mem_printf("%s/log", (char *)*state);
-    char *argv[] = {"/bin/sleep", "300", NULL};
-    struct pollfd ended = {.events = POLLIN};
-    pid_t pid, found;
-    int pidfd;
-
-    assert_int_equal(dev_process_find(record, &found, &pidfd), STATUS_NOT_FOUND);
-    assert_int_equal(
-        dev_process_start(&(struct dev_process_options){record, log, argv}, &pid, &ended.fd, NULL),
-        STATUS_OK);
-    assert_int_equal(dev_process_find(record, &found, &pidfd), STATUS_OK);
-    assert_int_equal(found, pid);
-    close(pidfd);
-    kill(pid, SIGKILL);
-    assert_int_equal(poll(&ended, 1, 60000), 1);
-    assert_int_equal(dev_process_find(record, &found, &pidfd), STATUS_NOT_FOUND); /* a zombie */
-    waitpid(pid, NULL, 0);
-    assert_int_equal(dev_process_find(record, &found, &pidfd), STATUS_NOT_FOUND);
-    close(ended.fd);
-}
-
-static void a_recycled_pid_is_not_taken_for_ours(void **state)
-{
-    SCOPED_TEXT char *record = mem_printf("%s/record", (char *)*state);
-    SCOPED_TEXT char *text = mem_printf("%ld 1 some-other-boot\n", (long)getpid());
-    pid_t found;
-    int pidfd;
-
-    assert_int_equal(file_write_atomic(record, text, strlen(text), 0600, NULL), STATUS_OK);
-    assert_int_equal(dev_process_find(record, &found, &pidfd), STATUS_NOT_FOUND);
-}
-
 static int teardown(void **state)
 {
     unit_dir_destroy(*state);
@@ -132,8 +93,6 @@ int main(void)
         TEST(a_directory_of_other_things_is_left_alone),
         TEST(a_directory_that_others_may_write_is_refused),
         TEST(agents_get_their_certificates),
-        TEST(a_process_is_found_by_its_record_until_it_ends),
-        TEST(a_recycled_pid_is_not_taken_for_ours),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

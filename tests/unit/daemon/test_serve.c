@@ -1,4 +1,4 @@
-/* test_serve_control.c - submit, cancel, hold, nodes, reads and who may do what, through real gRPC.
+/* test_serve.c - submit, cancel, hold, nodes, reads and who may do what, through real gRPC.
  */
 #include "tests/support/daemon_rig.h"
 #include "tests/unit/unit.h"
@@ -181,67 +181,6 @@ static void only_those_of_the_project_see_values_of_variables(void **state)
     assert_int_equal(daemon_rig_call(eve, "ShowJob", &show.base, NULL, NULL), STATUS_NOT_FOUND);
 }
 
-static size_t page(struct rpc_client *client, int64_t before, int64_t *next, int64_t *first)
-{
-    Pb__ListJobsRequest request = PB__LIST_JOBS_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-
-    request.has_limit = request.has_before = true;
-    request.limit = 2;
-    request.before = before;
-    assert_int_equal(daemon_rig_call(client, "ListJobs", &request.base, &reply, NULL), STATUS_OK);
-    size_t count = AS(Pb__ListJobsReply, reply)->n_jobs;
-    *next = AS(Pb__ListJobsReply, reply)->next_before;
-    *first = count > 0 ? AS(Pb__ListJobsReply, reply)->jobs[0]->id : 0;
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return count;
-}
-
-static void pages_of_jobs_join_without_gap(void **state)
-{
-    struct daemon_rig *rig = *state;
-    struct rpc_client *admin = daemon_rig_admin(rig);
-    char id[32];
-    int64_t next, first;
-
-    for (int i = 0; i < 5; i++) {
-        snprintf(id, sizeof(id), "request-%d", i);
-        daemon_rig_submit(admin, id, daemon_rig_spec("a", "default"));
-    }
-    assert_int_equal(page(admin, 0, &next, &first), 2);
-    assert_int_equal(first, 5);
-    assert_int_equal(page(admin, next, &next, &first), 2);
-    assert_int_equal(first, 3);
-    assert_int_equal(page(admin, next, &next, &first), 1);
-    assert_int_equal(first, 1);
-    assert_int_equal(next, 0);
-}
-
-static void jobs_that_memory_has_dropped_come_from_the_store(void **state)
-{
-    struct daemon_rig *rig = *state;
-    struct rpc_client *admin = daemon_rig_admin(rig);
-    Pb__Job old = PB__JOB__INIT;
-    Pb__ListJobsRequest request = PB__LIST_JOBS_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-
-    daemon_rig_submit(admin, "request-1", daemon_rig_spec("a", "default"));
-    daemon_rig_submit(admin, "request-2", daemon_rig_spec("a", "default"));
-    old.has_id = old.has_state = true; /* what a daemon before us ran and memory does not hold */
-    old.id = 40;
-    old.state = PB__JOB__STATE__SUCCEEDED;
-    old.spec = daemon_rig_spec("old", "default");
-    fake_store_put(rig->store, CHANGE_JOB, &old.base);
-    request.has_before = true;
-    request.before = 50;
-    assert_int_equal(daemon_rig_call(admin, "ListJobs", &request.base, &reply, NULL), STATUS_OK);
-    assert_int_equal(AS(Pb__ListJobsReply, reply)->n_jobs, 3);
-    assert_int_equal(AS(Pb__ListJobsReply, reply)->jobs[0]->id, 40);
-    assert_int_equal(AS(Pb__ListJobsReply, reply)->jobs[2]->id, 1);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    pb__job_spec__free_unpacked(old.spec, NULL);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, daemon_rig_setup, daemon_rig_teardown)
 
 int main(void)
@@ -255,8 +194,6 @@ int main(void)
         TEST(one_bad_entry_of_many_harms_no_other),
         TEST(while_the_store_is_away_writes_say_try_again_and_reads_go_on),
         TEST(only_those_of_the_project_see_values_of_variables),
-        TEST(pages_of_jobs_join_without_gap),
-        TEST(jobs_that_memory_has_dropped_come_from_the_store),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
