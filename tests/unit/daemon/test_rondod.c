@@ -26,10 +26,15 @@ static pid_t spawn(const char *dir, const char *listen, const char *output)
     log_setup("rondod", LOG_WARN, 2);
     umask(077);
     option_defaults(config_daemon_rows, &config);
+    mem_free(config.dir);
+    mem_free(config.listen);
+    mem_free(config.status_listen);
     config.dir = mem_strdup(dir);
     config.listen = mem_strdup(listen);
     config.status_listen = mem_strdup("127.0.0.1:0");
-    exit(rondod_run(&config, true));
+    int code = rondod_run(&config, true);
+    config_fini(&config);
+    exit(code);
 }
 
 static int wait_for(pid_t pid)
