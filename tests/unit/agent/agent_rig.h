@@ -35,6 +35,7 @@ struct rig {
     void *events_arg;
     bool open[2], closing[2], deaf; /* deaf: does not acknowledge */
     bool away;                      /* refuses streams */
+    bool greeted;                   /* the bulk stream that is open has its mark */
     uint64_t term, revision, control_seq, bulk_seq, bulk_acked;
     unsigned hellos;
     Pb__Desired desired;
@@ -186,6 +187,7 @@ static inline void rig_answer_bulk(struct rig *rig, const Pb__BulkUp *up)
 {
     Pb__BulkDown down = PB__BULK_DOWN__INIT;
     rig_take_bulk(rig, up);
+    rig->greeted |= up->hello != NULL;
     if ((rig->deaf && !up->hello) || (!up->hello && !up->has_seq))
         return;
     down.has_ack_seq = true;
@@ -245,6 +247,8 @@ static inline void rig_open(struct uplink *uplink, enum uplink_stream stream)
 {
     struct rig *rig = rig_of(uplink);
     rig->open[stream] = true;
+    if (stream == UPLINK_BULK)
+        rig->greeted = false;
     rig->closing[stream] = rig->away;
     rig_talk_soon(rig);
 }
@@ -389,7 +393,7 @@ static inline void rig_stop_agent(struct rig *rig)
     options->socks->ops->destroy(options->socks);
     options->launcher->ops->destroy(options->launcher);
     for (int stream = 0; stream < 2; stream++)
-        rig->open[stream] = rig->closing[stream] = false;
+        rig->open[stream] = rig->closing[stream] = rig->greeted = false;
     for (size_t i = 0; i < rig->inbox_control.count; i++)
         protobuf_c_message_free_unpacked(rig->inbox_control.items[i], NULL);
     for (size_t i = 0; i < rig->inbox_bulk.count; i++)
@@ -535,7 +539,7 @@ static inline bool rig_is_exited(struct rig *rig)
 }
 static inline bool rig_is_up(struct rig *rig)
 {
-    return rig->open[UPLINK_CONTROL] && rig->open[UPLINK_BULK] && rig->hellos > 0;
+    return rig->open[UPLINK_CONTROL] && rig->open[UPLINK_BULK] && rig->greeted;
 }
 
 /* --- the worker's side: what librondo does, in a few lines */

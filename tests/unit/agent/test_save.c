@@ -1,0 +1,135 @@
+/* test_save.c - checkpoints: watched directories, seals, deletions, resume points. */
+#include "checkpoint/vault.h"
+#include "tests/unit/agent/agent_rig.h"
+
+static int worker_watched(void)
+{
+    const char *dir = getenv("RONDO_ATTEMPT_DIR");
+    if (!dir)
+        return 3;
+    if (mkdir(unit_path(dir, "step-5"), 0755) != 0)
+        return 4;
+    unit_write(unit_path(dir, "step-5/w"), "weights");
+    unit_write(unit_path(dir, "step-5/DONE"), "");
+    return 0;
+}
+
+static bool is_staged(struct rig *rig)
+{
+    return rig->staged && rig_is_exited(rig);
+}
+
+static void watched_checkpoint_is_staged_before_the_end(void **state)
+{
+    struct rig *rig = *state;
+    rig_want(rig, "watched",
+             "  checkpoint: {writers: RANK_ZERO, watch: {pattern: 'step-{step}', marker: DONE}}\n");
+    rig_until(rig, is_staged);
+    assert_int_equal(rig_worker(rig, 0)->exit_code, 0);
+    assert_null(rig->staged->error);
+    assert_int_equal(rig->staged->step, 5);
+    assert_int_equal(rig->staged->part->n_files, 2);
+    assert_int_equal(rig->staged_count, 1);
+}
+
+static size_t staged_wanted;
+static bool staged_came_again(struct rig *rig)
+{
+    return rig->staged_count >= staged_wanted;
+}
+
+static void unacknowledged_part_is_told_again_after_a_reconnect_and_a_restart(void **state)
+{
+    struct rig *rig = *state;
+    rig->deaf = true;
+    rig_want(rig, "watched",
+             "  checkpoint: {writers: RANK_ZERO, watch: {pattern: 'step-{step}', marker: DONE}}\n");
+    rig_until(rig, is_staged);
+    staged_wanted = rig->staged_count + 1;
+    rig->uplink.ops->close(&rig->uplink, UPLINK_CONTROL);
+    rig_until(rig, staged_came_again);
+    rig_stop_agent(rig);
+    staged_wanted = rig->staged_count + 1;
+    rig_start_agent(rig);
+    rig_until(rig, staged_came_again);
+    assert_null(rig->staged->error);
+}
+
+static bool is_sealed(struct rig *rig)
+{
+    return rig->sealed[0] != '\0';
+}
+static bool is_deleted(struct rig *rig)
+{
+    return rig->deleted == 44;
+}
+
+static void seal_and_delete_are_done_and_told(void **state)
+{
+    struct rig *rig = *state;
+    char dir[512], digest[65];
+    struct text manifest;
+    Pb__Checkpoint checkpoint = PB__CHECKPOINT__INIT;
+    Pb__DesiredSeal seal = PB__DESIRED_SEAL__INIT, *seals[] = {&seal};
+    Pb__DesiredDelete delete = PB__DESIRED_DELETE__INIT, *deletes[] = {&delete};
+    Pb__CheckpointPart *part = NULL;
+    const char *vault = unit_path(rig->dir, "vault");
+    assert_int_equal(
+        vault_part_create(vault, "job-7/step-5.1", "trainer", 0, -1, -1, dir, sizeof(dir), NULL),
+        STATUS_OK);
+    unit_write(unit_path(dir, "w"), "weights");
+    assert_int_equal(vault_part_digest(vault, "job-7/step-5.1", "trainer", 0, &part, NULL),
+                     STATUS_OK);
+    checkpoint.parts = &part;
+    checkpoint.n_parts = 1;
+    text_init(&manifest, 0);
+    vault_manifest_build(&checkpoint, &manifest, digest);
+    seal.has_checkpoint = delete.has_checkpoint = true;
+    seal.checkpoint = delete.checkpoint = 44;
+    seal.vault = delete.vault = (char *)(uintptr_t) "main";
+    seal.path = delete.path = (char *)(uintptr_t) "job-7/step-5.1";
+    seal.has_manifest = true;
+    seal.manifest.data = (uint8_t *)manifest.data;
+    seal.manifest.len = manifest.len;
+    rig->desired.seals = seals;
+    rig->desired.n_seals = 1;
+    rig_until(rig, is_sealed);
+    assert_string_equal(rig->sealed, digest);
+    assert_int_equal(
+        vault_verify(unit_path(rig->dir, "vault"), "job-7/step-5.1", digest, true, NULL),
+        STATUS_OK);
+    rig->desired.n_seals = 0;
+    rig->desired.deletes = deletes;
+    rig->desired.n_deletes = 1;
+    rig_say_desired(rig);
+    rig_until(rig, is_deleted);
+    assert_int_not_equal(access(unit_path(rig->dir, "vault/job-7/step-5.1"), F_OK), 0);
+    rig->desired.n_deletes = 0;
+    text_fini(&manifest);
+    pb__checkpoint_part__free_unpacked(part, NULL);
+}
+
+static void bad_resume_point_fails_the_launch_clearly(void **state)
+{
+    struct rig *rig = *state;
+    rig_want(rig, "ok",
+             "  resume: {checkpoint: 3, step: 9, vault: main, path: job-7/step-9.1, "
+             "manifest_digest: 00}\n");
+    rig_until(rig, rig_is_exited);
+    assert_int_equal(rig_worker(rig, 0)->class_, PB__REASON__CODE__CHECKPOINT_ERROR);
+    assert_non_null(strstr(rig_worker(rig, 0)->message, "not good"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+        return strcmp(argv[2], "watched") == 0 ? worker_watched() : 0;
+#define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
+    const struct CMUnitTest tests[] = {
+        T(watched_checkpoint_is_staged_before_the_end),
+        T(unacknowledged_part_is_told_again_after_a_reconnect_and_a_restart),
+        T(seal_and_delete_are_done_and_told),
+        T(bad_resume_point_fails_the_launch_clearly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
