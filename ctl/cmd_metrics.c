@@ -36,10 +36,10 @@ static const struct option rows[] = {
      "At most so many points a series, evenly thinned; 0: all."},
     {NULL, OPT_BOOL, 0, NULL, 0, 0, NULL}};
 
-static const struct table_column columns[] = {{"NAME", TABLE_SHRINK},  {"ROLE", TABLE_SHRINK},
-                                              {"RANK", TABLE_RIGHT},   {"POINTS", TABLE_RIGHT},
-                                              {"STEP", TABLE_RIGHT},   {"LAST", TABLE_RIGHT},
-                                              {"LOWEST", TABLE_RIGHT}, {"HIGHEST", TABLE_RIGHT}};
+static const struct table_column columns[] = {
+    {"NAME", TABLE_SHRINK},   {"ROLE", TABLE_SHRINK},  {"RANK", TABLE_RIGHT},
+    {"ATTEMPT", TABLE_RIGHT}, {"POINTS", TABLE_RIGHT}, {"STEP", TABLE_RIGHT},
+    {"LAST", TABLE_RIGHT},    {"LOWEST", TABLE_RIGHT}, {"HIGHEST", TABLE_RIGHT}};
 
 struct asking {
     const struct config *config;
@@ -89,6 +89,7 @@ static void add_series(struct table *table, const Pb__Series *series)
     table_add(table, series->name);
     table_add(table, series->role);
     table_addf(table, "%u", series->rank);
+    table_addf(table, "%u", series->attempt);
     table_addf(table, "%zu", count);
     table_addf(table, "%" PRId64, series->steps[count - 1]);
     value_text(series, count - 1, text);
@@ -119,7 +120,7 @@ static void print(const struct config *config, enum output_format format,
     if (format != OUTPUT_TABLE) {
         output_message(format, &reply->base);
     } else if (config->plot) {
-        if (!curve_print(reply->series, reply->n_series, NULL, 20))
+        if (!curve_print(reply->series, reply->n_series, 20))
             printf("no points yet\n");
     } else if (config->points || config->follow) {
         print_points(reply);

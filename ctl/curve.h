@@ -4,8 +4,8 @@
 #pragma once
 #include "ctl/connect.h"
 
-/* Draws the series to stdout. False: nothing to draw. */
-bool curve_print(Pb__Series *const *series, size_t count, const char *title, size_t height);
+/* Draws the series to stdout, attempts of one series as one line. False: nothing to draw. */
+bool curve_print(Pb__Series *const *series, size_t count, size_t height);
 /* Fetches the named series (NULL: none in particular) of rank 0 and draws them. */
 int curve_show(struct connect *connect, int64_t job, const char *name);
 /* The value of point i, and how many points there are. */

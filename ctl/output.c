@@ -85,8 +85,10 @@ void output_age(int64_t at_us, char *out, size_t cap)
     int64_t us = (int64_t)now.tv_sec * 1000000 + now.tv_usec - at_us;
     if (at_us <= 0)
         snprintf(out, cap, "-");
+    else if (us < 60000000) /* another machine's clock may be ahead of ours */
+        snprintf(out, cap, "%llds", us > 0 ? (long long)us / 1000000 : 0);
     else
-        text_duration_ms(us > 0 ? (uint64_t)us / 1000000 * 1000 : 0, out, cap);
+        text_duration_ms((uint64_t)us / 1000, out, cap);
 }
 
 void output_time(int64_t at_us, char *out, size_t cap)

@@ -101,22 +101,34 @@ static void put_series(struct canvas *canvas, const struct plot_series *series, 
     }
 }
 
-static void put_cell(const struct canvas *canvas, size_t cell, bool dots, bool colour,
-                     struct text *out)
+static void put_cell(const struct canvas *canvas, size_t cell, bool dots, struct text *out)
 {
     uint8_t owner = canvas->owner[cell], bits = canvas->bits[cell];
     if (!owner) {
         text_add(out, " ");
-        return;
-    }
-    text_add(out, term_code(colour, paints[owner - 1]));
-    if (dots) { /* U+2800 + bits */
+    } else if (dots) { /* U+2800 + bits */
         char glyph[4] = {(char)0xe2, (char)(0xa0 | bits >> 6), (char)(0x80 | (bits & 0x3f)), 0};
         text_add(out, glyph);
     } else {
         text_add_bytes(out, &letters[owner - 1], 1);
     }
-    text_add(out, term_code(colour, TERM_PLAIN));
+}
+
+/* Colour codes only where the series changes. */
+static void put_row(const struct canvas *canvas, size_t row, bool dots, bool colour,
+                    struct text *out)
+{
+    uint8_t painted = 0;
+    for (size_t column = 0; column < canvas->width; column++) {
+        size_t cell = row * canvas->width + column;
+        uint8_t owner = canvas->owner[cell];
+        if (owner && owner != painted) {
+            text_add(out, term_code(colour, paints[owner - 1]));
+            painted = owner;
+        }
+        put_cell(canvas, cell, dots, out);
+    }
+    text_addf(out, "%s\n", painted ? term_code(colour, TERM_PLAIN) : "");
 }
 
 static void put_label(const struct canvas *canvas, size_t row, struct text *out)
@@ -188,9 +200,7 @@ void plot_draw(const struct plot_series *series, size_t count, const struct plot
     for (size_t row = 0; row < canvas.height; row++) {
         put_label(&canvas, row, out);
         text_add(out, options->unicode ? " \xe2\x94\x82" : " |");
-        for (size_t column = 0; column < canvas.width; column++)
-            put_cell(&canvas, row * canvas.width + column, dots, options->colour, out);
-        text_add(out, "\n");
+        put_row(&canvas, row, dots, options->colour, out);
     }
     put_axis(&canvas, options, out);
     mem_free(canvas.bits);

@@ -99,11 +99,40 @@ static void leave(struct follow *follow)
 
 static void keep_job(struct follow *follow, const Pb__Job *job)
 {
-    if (follow->last && follow->last->version > job->version)
+    Pb__Job *old = follow->last;
+    if (old && old->version > job->version)
         return;
-    if (follow->last)
-        protobuf_c_message_free_unpacked(&follow->last->base, NULL);
     follow->last = (Pb__Job *)message_copy(&job->base);
+    if (old && old->attempt == job->attempt && old->step > job->step) {
+        follow->last->step = old->step; /* rows of a watch may be behind the live numbers */
+        follow->last->samples = old->samples;
+    }
+    if (old)
+        protobuf_c_message_free_unpacked(&old->base, NULL);
+}
+
+/* What becomes of old checkpoints is for `rondoctl events`. */
+static bool is_news(const Pb__Event *event)
+{
+    static const char *const dull[] = {"STAGED", "SEALED", "EXPIRED", "DELETED"};
+    for (size_t i = 0; event->to && i < COUNT_OF(dull); i++)
+        if (strcmp(event->to, dull[i]) == 0)
+            return false;
+    return true;
+}
+
+static void say_event(struct follow *follow, const Pb__Event *event)
+{
+    struct event_line_options options = {.colour = follow->colour};
+    struct text line;
+    if (!is_news(event))
+        return;
+    text_init(&line, 0);
+    event_line(event, &options, &line);
+    erase_line(follow);
+    fputs(text_get(&line), stdout);
+    fflush(stdout);
+    text_fini(&line);
 }
 
 /* --- watching events */
@@ -112,26 +141,22 @@ static void watch_message(void *arg, const ProtobufCMessage *message)
 {
     struct follow *follow = arg;
     const Pb__WatchReply *reply = (const Pb__WatchReply *)message;
-    struct event_line_options options = {.colour = follow->colour};
-    struct text line;
     if (reply->event && reply->event->seq > follow->seq) {
         follow->seq = reply->event->seq;
-        text_init(&line, 0);
-        event_line(reply->event, &options, &line);
-        erase_line(follow);
-        fputs(text_get(&line), stdout);
-        fflush(stdout);
-        text_fini(&line);
+        say_event(follow, reply->event);
     }
     if (reply->job)
         keep_job(follow, reply->job);
-    /* The row is the newest one: it may have ended while older events are still coming. */
-    if (follow->last && job_state_ended(follow->last->state) && reply->event && reply->event->to &&
-        strcmp(reply->event->to, job_state_name(follow->last->state)) == 0) {
+    /* The row is the newest one: it may be ahead of the events that are still coming. */
+    bool level =
+        reply->caught_up || (follow->last && reply->event && reply->event->to &&
+                             strcmp(reply->event->to, job_state_name(follow->last->state)) == 0);
+    if (level && reply->event && job_state_ended(follow->last->state)) {
         follow->ended = true;
         leave(follow);
     }
-    show_numbers(follow);
+    if (level)
+        show_numbers(follow);
 }
 
 static void watch_closed(void *arg, enum status st, const char *text)
@@ -216,13 +241,13 @@ static void job_done(void *arg, enum status st, const struct error *err,
                      const ProtobufCMessage *message)
 {
     struct follow *follow = arg;
-    const Pb__ListJobsReply *reply = (const Pb__ListJobsReply *)message;
+    const Pb__ShowJobReply *reply = (const Pb__ShowJobReply *)message;
     (void)err;
-    if (st != STATUS_OK || reply->n_jobs == 0) {
+    if (st != STATUS_OK || !reply->job) {
         poll_again(follow);
         return;
     }
-    keep_job(follow, reply->jobs[0]);
+    keep_job(follow, reply->job);
     if (!job_state_ended(follow->last->state)) {
         ask_loss(follow);
         return;
@@ -238,14 +263,11 @@ static void job_done(void *arg, enum status st, const struct error *err,
 static void poll_job(void *arg)
 {
     struct follow *follow = arg;
-    Pb__ListJobsRequest request = PB__LIST_JOBS_REQUEST__INIT;
-    Pb__JobFilter filter = PB__JOB_FILTER__INIT;
-    filter.ids = &follow->job;
-    filter.n_ids = 1;
-    request.filter = &filter;
-    request.has_brief = request.brief = 1;
+    Pb__ShowJobRequest request = PB__SHOW_JOB_REQUEST__INIT;
+    request.has_job = 1;
+    request.job = follow->job;
     follow->calling = true;
-    rpc_client_call(connect_client(follow->connect), &pb__control__descriptor, "ListJobs",
+    rpc_client_call(connect_client(follow->connect), &pb__control__descriptor, "ShowJob",
                     &request.base, POLL_CALL_MS, job_done, follow);
 }
 

@@ -140,7 +140,8 @@ static void metrics_keep_integers_exactly(void **state)
     expect_in(fake->out, "loss 0 3 0.1\n");
     expect_in(fake->out, "tokens 0 2 9007199254740993\n");
     assert_int_equal(FAKE_RUN(fake, "metrics", "1"), VERB_OK);
-    expect_in(fake->out, "loss    -        0       3     3   0.1     0.1               3.5\n");
+    expect_in(fake->out,
+              "loss    -        0        0       3     3   0.1     0.1               3.5\n");
     assert_int_equal(FAKE_RUN(fake, "metrics", "1", "loss", "-p"), VERB_OK);
     expect_in(fake->out, "* loss");
 }
