@@ -4,8 +4,9 @@
  * which message: a line of its index is durable before the message is sent (README.md tells why
  * nothing is lost or doubled). Loop thread only. A window of unacknowledged messages is held; past
  * it the files wait on disk; past `bytes_max` of waiting bytes the oldest are thinned, with a
- * counted loss. Sources are named by tag; callbacks come later, but for what the index already knows of a source, said inside
- * spool_source_add, and `settled`, which an acknowledgement may say. */
+ * counted loss. Sources are named by tag; callbacks come later, but for what the index already
+ * knows of a source, said inside spool_source_add, and `settled`, which an acknowledgement may say.
+ */
 #pragma once
 #include "agent/files.h"
 #include "agent/tail.h"

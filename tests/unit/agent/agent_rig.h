@@ -50,6 +50,8 @@ struct rig {
     size_t staged_count;
     char sealed[65];
     int64_t deleted;
+    size_t gone;
+    Pb__Device__Health device_health;
     struct text points; /* "step samples\n" for each report, in order of arrival */
     size_t reports, batches;
     uint64_t dropped;
@@ -106,6 +108,9 @@ static inline void rig_take_report(struct rig *rig, const Pb__ActualReport *repo
         snprintf(rig->sealed, sizeof(rig->sealed), "%s",
                  report->sealed[i]->manifest_digest ? report->sealed[i]->manifest_digest
                                                     : "failed");
+    rig->gone += report->n_gone;
+    if (report->n_devices)
+        rig->device_health = report->devices[0]->health;
     for (size_t i = 0; i < report->n_deleted; i++)
         rig->deleted = report->deleted[i]->checkpoint;
 }
