@@ -12,7 +12,8 @@ struct submission_options {
     bool hold;
 };
 
-/* Problems go to stderr, a line each. NULL when there was any; *exit_code says which kind. */
+/* Borrows the names of the files. Problems go to stderr, a line each. NULL when there was any;
+ * *exit_code says which kind. */
 struct submission *submission_load(char *const *files, size_t count,
                                    const struct submission_options *options, int *exit_code);
 void submission_destroy(struct submission *submission); /* NULL is fine */
@@ -20,8 +21,8 @@ size_t submission_count(const struct submission *submission);
 const Pb__JobSpec *submission_spec(const struct submission *submission, size_t i);
 const char *submission_file(const struct submission *submission, size_t i);
 
-/* Code first, then jobs, many in a message. Fills *reply with a result for each file, in their
- * order; the exit code is the worst of them. Failures are said on stderr. */
+/* Once a submission. Code first, then jobs, many in a message. Fills *reply with a result for each
+ * file, in their order; the exit code is the worst of them. Failures are said on stderr. */
 int submission_send(struct submission *submission, struct connect *connect,
                     Pb__SubmitManyReply *reply);
 /* Lets the daemon check everything and store nothing. */

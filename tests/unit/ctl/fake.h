@@ -39,6 +39,7 @@ struct fake {
     size_t code_bytes;
     unsigned code_puts;
     bool have_code;
+    int puts_away;      /* uploads that are refused at their ends */
     enum status refuse; /* unary calls fail with it, without doing anything */
 
     char paths[4][512]; /* of files that tests make */
@@ -392,7 +393,7 @@ static inline void fake_code_piece(void *arg, struct rpc_call *call,
     if (request) {
         snprintf(fake->code_digest, sizeof fake->code_digest, "%s", request->digest);
         fake->code_bytes += request->data.len;
-    } else if (fake->away > 0 && fake->away-- > 0) {
+    } else if (fake->puts_away > 0 && fake->puts_away-- > 0) {
         fake->code_bytes = 0;
         rpc_call_fail(call, STATUS_UNAVAILABLE, "other uploads are running");
     } else {
