@@ -45,6 +45,10 @@ static void gate_ask(struct job *job, int kind)
     row->gate_number++;
     row->gate_step = step_ahead(job);
     row->gate_kind = (Pb__Gate__Kind)kind;
+    if (kind == PB__GATE__KIND__SAVE) {
+        row->has_save_gate_step = true;
+        row->save_gate_step = row->gate_step;
+    }
     job->gate = (struct gate){kind, PB__GATE__PHASE__PREPARE, loop_now_us(job->hub->loop)};
     node_desired_dirty_job(job);
 }
@@ -66,13 +70,21 @@ static bool gate_idle(const struct job *job)
     return true;
 }
 
-/* The save question has one place on the page: every rank must be past the armed step before the
- * next. */
+/* The save question has one place on the page: every rank must be past the step of the latest one
+ * before the next. Whether that one was armed does not matter: past it, it can no longer mislead.
+ */
 static bool save_passed(const struct job *job)
 {
-    if (job->gate.kind != PB__GATE__KIND__SAVE || job->gate.phase != PB__GATE__PHASE__ARM)
+    const Pb__Attempt *row = attempt_view(job->attempt);
+    bool dropped =
+        job->gate.kind == PB__GATE__KIND__SAVE && job->gate.phase == PB__GATE__PHASE__DROP;
+
+    if (!row->save_gate_step || dropped || save_is_whole(job, row->save_gate_step))
         return true;
-    return save_is_whole(job, attempt_view(job->attempt)->gate_step);
+    for (size_t i = 0; i < job->live_count; i++)
+        if (job->live[i].step <= row->save_gate_step)
+            return false;
+    return true;
 }
 
 void gate_save_due(struct job *job)

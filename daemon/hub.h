@@ -24,6 +24,7 @@ struct live { /* what we know of one worker of the current attempt, derived */
     uint64_t gate_number;
     int gate_phase; /* Pb__Gate__Phase that the rank answered */
     int64_t gate_step;
+    int64_t step; /* last reported */
 };
 struct gate {  /* the attempt's current question, derived but for number and step */
     int kind;  /* Pb__Gate__Kind; 0: none */

@@ -63,8 +63,9 @@ enum status job_apply(struct job *job, enum job_event event, Pb__Reason__Code co
     row->state = rule->to;
     row->version++;
     row->has_step = row->has_samples = true;
-    row->step = job->step > row->step ? job->step : row->step;
-    row->samples = job->samples > row->samples ? job->samples : row->samples;
+    row->step =
+        job->step ? job->step : row->step; /* of the current attempt, once it has told any */
+    row->samples = job->samples ? job->samples : row->samples;
     job_set_reason(row, code, text ? text : rule->shown);
     if (rule->to == PB__JOB__STATE__RUNNING && !row->has_started_us) {
         row->has_started_us = true;

@@ -271,6 +271,7 @@ static void worker_run(struct node *node, const Pb__ActualWorker *said)
     live->gate_number = said->gate_number;
     live->gate_phase = (int)said->gate_phase;
     live->gate_step = said->gate_step;
+    live->step = said->step;
     if (counts_as_ended(said->state) && !row->places[place]->ended)
         attempt_end_place(job, (size_t)place, said, exit_class(said), said->message);
     job_review(job);
@@ -337,8 +338,8 @@ void node_run(struct node *node)
     node->lost_due = false;
     if (node->devices_news)
         session_devices_run(node);
+    save_run_reports(node); /* first: a save that is whole keeps its job from ending without it */
     actual_run(node);
-    save_run_reports(node);
     node->hub->pass_needed |= node->stale_seen;
     node->stale_seen = false;
 }

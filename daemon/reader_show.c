@@ -52,22 +52,6 @@ static void reader_show_rows(struct reader_question *q, const Pb__Job *job, Pb__
         view_workers(q->arena, core, current, reply);
 }
 
-/* Progress is fresher than the row, which only each transaction brings up to date. */
-static void reader_show_progress(const struct core *core, Pb__Job *job)
-{
-    int64_t step = 0, samples = 0;
-
-    core_progress(core, job->id, &step, &samples);
-    if (step > job->step || (!job->has_step && step > 0)) {
-        job->has_step = true;
-        job->step = step;
-    }
-    if (samples > job->samples || (!job->has_samples && samples > 0)) {
-        job->has_samples = true;
-        job->samples = samples;
-    }
-}
-
 /* Memory's rows are newer than the store's, so from the store only events come then. */
 static void reader_show_stored(struct reader_question *q, enum status st, const struct error *err,
                                ProtobufCMessage *stored)
@@ -99,8 +83,7 @@ static void reader_show_stored(struct reader_question *q, enum status st, const 
     }
     reply.job = view_job(q->arena, reader_core(q->reader), reader_question_who(q), row, false);
     if (core_job(core, request->job))
-        reader_show_progress(core, reply.job);
-    reader_question_end(q, STATUS_OK, NULL, &reply.base);
+        reader_question_end(q, STATUS_OK, NULL, &reply.base);
 }
 
 void reader_show_job(struct reader_question *q)
@@ -119,6 +102,5 @@ void reader_show_job(struct reader_question *q)
     }
     reader_show_rows(q, row, &reply);
     reply.job = view_job(q->arena, reader_core(q->reader), reader_question_who(q), row, false);
-    reader_show_progress(reader_core(q->reader), reply.job);
     reader_question_end(q, STATUS_OK, NULL, &reply.base);
 }

@@ -57,6 +57,19 @@ static Pb__Role *view_role(struct arena *arena, const Pb__Role *role, bool brief
     return copy;
 }
 
+/* Progress is fresher than the row, which only each transaction brings up to date. */
+static void view_progress(const struct core *core, Pb__Job *job)
+{
+    int64_t step = 0, samples = 0;
+
+    core_progress(core, job->id, &step, &samples);
+    if (!step)
+        return;
+    job->has_step = job->has_samples = true;
+    job->step = step;
+    job->samples = samples;
+}
+
 Pb__Job *view_job(struct arena *arena, const struct core *core, const struct identity *who,
                   const Pb__Job *job, bool brief)
 {
@@ -65,7 +78,7 @@ Pb__Job *view_job(struct arena *arena, const struct core *core, const struct ide
 
     if (wait)
         copy->reason = (Pb__Reason *)(uintptr_t)wait;
-
+    view_progress(core, copy);
     if (!job->spec || (!brief && view_shows_env(who, job)))
         return copy;
     copy->spec = view_dup(arena, job->spec, sizeof(*job->spec));
