@@ -106,7 +106,8 @@ size_t cluster_proc_kill(const struct cluster_dir *dir, int signal)
     return count;
 }
 
-/* Both files name the dead server; the next one would believe them while its zombie is not reaped. */
+/* Both files name the dead server; the next one would believe them while its zombie is not reaped.
+ */
 void cluster_proc_forget(const struct cluster_dir *dir)
 {
     SCOPED_TEXT char *path = mem_printf("%s/postmaster.pid", dir->data);

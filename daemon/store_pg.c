@@ -187,11 +187,10 @@ static void commit_gather(struct store_pg_commit *commit, const struct batch *ba
 {
     struct store_pg *pg = commit->lane->pg;
 
+    store_pg_row_gather(&commit->rows, batch, pg->jobs_known);
     for (const struct change *change = batch->first; change; change = change->next) {
-        if (change->kind != CHANGE_REPORTS) {
-            store_pg_row_add(&commit->rows, change, pg->jobs_known);
+        if (change->kind != CHANGE_REPORTS)
             continue;
-        }
         if (!commit->points)
             commit->points = store_pg_point_create(pg->series);
         store_pg_point_add(commit->points, (const Pb__ReportBatch *)change->row);

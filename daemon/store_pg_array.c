@@ -181,13 +181,22 @@ void store_pg_array_raw_init(struct store_pg_array_raw *raw, uint32_t oid)
     text_add_bytes(&raw->data, head, sizeof(head));
 }
 
-void store_pg_array_raw_u64(struct store_pg_array_raw *raw, uint64_t bits)
+void store_pg_array_raw_add(struct store_pg_array_raw *raw, const uint64_t *bits, size_t count)
 {
     struct {
         uint32_t len;
         uint64_t bits;
-    } __attribute__((packed)) item = {htobe32(8), htobe64(bits)};
+    } __attribute__((packed)) items[256];
 
-    text_add_bytes(&raw->data, &item, sizeof(item));
-    raw->count++;
+    raw->count += count;
+    while (count > 0) {
+        size_t now = count < COUNT_OF(items) ? count : COUNT_OF(items);
+        for (size_t i = 0; i < now; i++) {
+            items[i].len = htobe32(8);
+            items[i].bits = htobe64(bits[i]);
+        }
+        text_add_bytes(&raw->data, items, now * sizeof(items[0]));
+        bits += now;
+        count -= now;
+    }
 }

@@ -43,7 +43,8 @@ struct store_pg_array_raw {
     struct text data;
 };
 void store_pg_array_raw_init(struct store_pg_array_raw *raw, uint32_t oid);
-void store_pg_array_raw_u64(struct store_pg_array_raw *raw, uint64_t bits);
+/* Many numbers at once: their bits. */
+void store_pg_array_raw_add(struct store_pg_array_raw *raw, const uint64_t *bits, size_t count);
 
 /* Columns [first, first + columns) and raw columns as values of one call. */
 void store_pg_array_send_raw(struct store_pg_array *array, struct store_pg_array_raw *const *raws,

@@ -33,7 +33,7 @@
 #define TRY_SQL                                                                                    \
     "select pg_try_advisory_lock($1::int4, $2::int4), (select term from leadership), " HOLDER_SQL
 #define EVICT_SQL                                                                                  \
-    "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and "              \
+    "select pg_terminate_backend(pid, 2000) from pg_locks where locktype = 'advisory' and "        \
     "classid = $1::oid and objsubid = 2 and granted and pid <> pg_backend_pid() and "              \
     "database = (select oid from pg_database where datname = current_database()) and "             \
     "($2 = '' or objid = $2::oid)"
@@ -201,7 +201,7 @@ static void lane_evicted(void *arg, const PGresult *result, const struct error *
     if (err)
         lane_fail(lane, err);
     else
-        loop_timer_set(lane->timer, RETRY_US);
+        lane_try(lane); /* at once: the one we ended may be quick to come back */
 }
 
 /* Ends the sessions that hold this lane's lock, or those of every lane. */

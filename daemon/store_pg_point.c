@@ -250,10 +250,10 @@ static void add_block(struct block_columns *out, const struct run *run, size_t f
     for (size_t i = from; i < from + count; i++) {
         first = run->steps[i] < first ? run->steps[i] : first;
         last = run->steps[i] > last ? run->steps[i] : last;
-        store_pg_array_raw_u64(&out->steps, (uint64_t)run->steps[i]);
-        store_pg_array_raw_u64(&out->t_us, (uint64_t)run->t_us[i]);
-        store_pg_array_raw_u64(values, run->bits[i]);
     }
+    store_pg_array_raw_add(&out->steps, (const uint64_t *)run->steps + from, count);
+    store_pg_array_raw_add(&out->t_us, (const uint64_t *)run->t_us + from, count);
+    store_pg_array_raw_add(values, run->bits + from, count);
     store_pg_array_i64(&out->head, true, run->series);
     store_pg_array_i64(&out->head, true, run->attempt);
     store_pg_array_i64(&out->head, true, run->incarnation);

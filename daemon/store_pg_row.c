@@ -1,4 +1,5 @@
 #include "daemon/store_pg_row.h"
+#include "base/map.h"
 #include "proto/text/text_format.h"
 #include <assert.h>
 #include <string.h>
@@ -34,14 +35,16 @@ static void encode_project(struct store_pg_array *array, const Pb__ProjectRow *p
     store_pg_array_row_end(array);
 }
 
-/* The columns that change in a job's life; both statements have them in this order. */
+static bool is_ended(Pb__Job__State state)
+{
+    return state == PB__JOB__STATE__SUCCEEDED || state == PB__JOB__STATE__FAILED ||
+           state == PB__JOB__STATE__CANCELLED;
+}
+
 static void add_job_state(struct store_pg_array *array, const Pb__Job *job)
 {
-    bool ended = job->state == PB__JOB__STATE__SUCCEEDED || job->state == PB__JOB__STATE__FAILED ||
-                 job->state == PB__JOB__STATE__CANCELLED;
-
     store_pg_array_text(array, enum_name(&pb__job__state__descriptor, (int)job->state));
-    store_pg_array_bool(array, ended);
+    store_pg_array_bool(array, is_ended(job->state));
     add_reason(array, job->reason);
 }
 
@@ -63,39 +66,38 @@ static void add_job_packed(struct store_pg_array *array, const Pb__Job *job)
     add_packed(array, &bare.base);
 }
 
-static void encode_job_put(struct store_pg_array *array, const Pb__Job *job)
+/* What is known of the table already goes without its spec, and an update leaves the stored one
+ * alone; a trigger refuses to insert a job without one. */
+static void add_job_spec(struct store_pg_array *array, const Pb__JobSpec *spec)
 {
-    static const Pb__JobSpec none = PB__JOB_SPEC__INIT;
-    const Pb__JobSpec *spec = job->spec ? job->spec : &none;
     struct text json;
 
+    if (!spec) {
+        store_pg_array_bytes(array, true, "", 0);
+        store_pg_array_text(array, "{}");
+        return;
+    }
     text_init(&json, 0);
     text_format_json(&spec->base, TEXT_FORMAT_COMPACT, &json);
+    add_packed(array, &spec->base);
+    store_pg_array_text(array, json.full || json.len == 0 ? "{}" : text_get(&json));
+    text_fini(&json);
+}
+
+static void encode_job(struct store_pg_array *array, const Pb__Job *job, const Pb__JobSpec *spec)
+{
     store_pg_array_i64(array, true, job->id);
-    store_pg_array_text(array, spec->name);
-    store_pg_array_text(array, spec->project);
+    store_pg_array_text(array, spec ? spec->name : NULL);
+    store_pg_array_text(array, spec ? spec->project : NULL);
     add_job_state(array, job);
-    store_pg_array_i64(array, true, spec->priority);
+    store_pg_array_i64(array, spec, spec ? spec->priority : 0);
     add_job_counts(array, job);
     store_pg_array_text(array, job->submitter);
     store_pg_array_time(array, job->has_submitted_us, job->submitted_us);
     store_pg_array_time(array, job->has_started_us, job->started_us);
     store_pg_array_time(array, job->has_ended_us, job->ended_us);
     add_job_packed(array, job);
-    add_packed(array, &spec->base);
-    store_pg_array_text(array, json.full || json.len == 0 ? "{}" : text_get(&json));
-    store_pg_array_row_end(array);
-    text_fini(&json);
-}
-
-static void encode_job_set(struct store_pg_array *array, const Pb__Job *job)
-{
-    store_pg_array_i64(array, true, job->id);
-    add_job_state(array, job);
-    add_job_counts(array, job);
-    store_pg_array_time(array, job->has_started_us, job->started_us);
-    store_pg_array_time(array, job->has_ended_us, job->ended_us);
-    add_job_packed(array, job);
+    add_job_spec(array, spec);
     store_pg_array_row_end(array);
 }
 
@@ -242,9 +244,9 @@ static void encode_code(struct store_pg_array *array, const Pb__CodeRow *code)
 
 /* Tables are written in this order, so that two writers can't wait for each other in a circle. */
 static const enum store_statement row_order[] = {
-    STORE_PROJECT_PUT,    STORE_JOB_PUT,  STORE_JOB_SET,   STORE_ATTEMPT_PUT,
-    STORE_CHECKPOINT_PUT, STORE_NODE_PUT, STORE_EVENT_PUT, STORE_CHECKPOINT_PART_PUT,
-    STORE_REQUEST_PUT,    STORE_CODE_PUT, STORE_MARK_PUT,
+    STORE_PROJECT_PUT, STORE_JOB_PUT,   STORE_ATTEMPT_PUT,         STORE_CHECKPOINT_PUT,
+    STORE_NODE_PUT,    STORE_EVENT_PUT, STORE_CHECKPOINT_PART_PUT, STORE_REQUEST_PUT,
+    STORE_CODE_PUT,    STORE_MARK_PUT,
 };
 
 void store_pg_row_init(struct store_pg_row_set *set)
@@ -262,10 +264,8 @@ static void row_add_job(struct store_pg_row_set *set, const Pb__Job *job, int64_
 {
     if (job->id > set->job_max)
         set->job_max = job->id;
-    if (job->version <= 1 || job->id > jobs_known)
-        encode_job_put(&set->arrays[STORE_JOB_PUT], job);
-    else
-        encode_job_set(&set->arrays[STORE_JOB_SET], job);
+    bool known = job->version > 1 && job->id <= jobs_known;
+    encode_job(&set->arrays[STORE_JOB_PUT], job, known ? NULL : job->spec);
 }
 
 static void row_add_checkpoint(struct store_pg_row_set *set, const Pb__Checkpoint *checkpoint)
@@ -275,7 +275,7 @@ static void row_add_checkpoint(struct store_pg_row_set *set, const Pb__Checkpoin
         encode_parts(&set->arrays[STORE_CHECKPOINT_PART_PUT], checkpoint);
 }
 
-void store_pg_row_add(struct store_pg_row_set *set, const struct change *change, int64_t jobs_known)
+static void row_add(struct store_pg_row_set *set, const struct change *change, int64_t jobs_known)
 {
     const void *row = change->row;
 
@@ -311,6 +311,48 @@ void store_pg_row_add(struct store_pg_row_set *set, const struct change *change,
     case CHANGE_KIND_COUNT:
         assert(!"not a row of state");
     }
+}
+
+/* What a row is known by; NULL: rows of its kind are never written twice. Free it. */
+static char *row_key(const struct change *change)
+{
+    const void *row = change->row;
+
+    switch (change->kind) {
+    case CHANGE_JOB:
+        return mem_printf("j%lld", (long long)((const Pb__Job *)row)->id);
+    case CHANGE_ATTEMPT:
+        return mem_printf("a%lld/%u", (long long)((const Pb__Attempt *)row)->job,
+                          ((const Pb__Attempt *)row)->number);
+    case CHANGE_CHECKPOINT:
+        return mem_printf("c%lld", (long long)((const Pb__Checkpoint *)row)->id);
+    case CHANGE_NODE:
+        return mem_printf("n%s", ((const Pb__Node *)row)->name);
+    case CHANGE_MARK:
+        return mem_printf("m%s", ((const Pb__MarkRow *)row)->node);
+    case CHANGE_PROJECT:
+        return mem_printf("p%s", ((const Pb__ProjectRow *)row)->name);
+    default:
+        return NULL;
+    }
+}
+
+void store_pg_row_gather(struct store_pg_row_set *set, const struct batch *batch,
+                         int64_t jobs_known)
+{
+    struct map *latest = map_create();
+
+    for (struct change *change = batch->first; change; change = change->next) {
+        SCOPED_TEXT char *key = row_key(change);
+        if (key)
+            map_put_text(latest, key, change);
+    }
+    for (const struct change *change = batch->first; change; change = change->next) {
+        SCOPED_TEXT char *key = row_key(change);
+        if (change->kind != CHANGE_REPORTS && (!key || map_get_text(latest, key) == change))
+            row_add(set, change, jobs_known);
+    }
+    map_destroy(latest);
 }
 
 enum status store_pg_row_check(const struct store_pg_row_set *set, struct error *err)

@@ -14,11 +14,13 @@ struct store_pg_row_set {
 
 void store_pg_row_init(struct store_pg_row_set *set);
 void store_pg_row_fini(struct store_pg_row_set *set);
-/* jobs_known: jobs up to this id are surely in the table already. */
-void store_pg_row_add(struct store_pg_row_set *set, const struct change *change,
-                      int64_t jobs_known);
-/* Sends within an op. STATUS_EXHAUSTED, nothing sent: too many bytes for one transaction. */
+/* All changes of the batch but its reports; of two changes of one row the later. jobs_known: jobs
+ * up to this id are surely in the table already. */
+void store_pg_row_gather(struct store_pg_row_set *set, const struct batch *batch,
+                         int64_t jobs_known);
+/* STATUS_EXHAUSTED: too many bytes for one transaction. */
 enum status store_pg_row_check(const struct store_pg_row_set *set, struct error *err) MUST_CHECK;
+/* Within an op. */
 void store_pg_row_send(struct store_pg_row_set *set, struct store_pg_link *link);
 
 /* The other way, from a result of the LOAD_, LIST_, SHOW_ and FIND_ statements. NULL: the row can't

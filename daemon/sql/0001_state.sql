@@ -61,6 +61,15 @@ create table job (
 create index job_active on job (id) where not ended;
 create index job_name on job (name, id);
 
+-- Updates come without the spec (`on conflict` keeps the stored one); an insert must have it.
+create function job_refuse_bare() returns trigger language plpgsql as $$
+begin
+    raise exception 'job % has no spec', new.id using errcode = 'integrity_constraint_violation';
+end
+$$;
+create trigger job_bare after insert on job for each row
+    when (octet_length(new.spec) = 0) execute function job_refuse_bare();
+
 create table attempt (
     job int8 not null,
     number int8 not null,
