@@ -301,10 +301,8 @@ static void agent_spool_loaded(void *arg, enum status st, const struct error *er
         worker_adopt_all(agent, found->names, found->count, agent_adopted);
     else
         agent_failed(agent, err);
-    for (size_t i = 0; i < found->count; i++)
-        mem_free(found->names[i]);
-    mem_free(found->names);
-    mem_free(found);
+    files_names_destroy(found->names, found->count);
+    pending_destroy(found);
 }
 
 static void make_link(struct agent *agent, uint64_t term)
@@ -347,7 +345,7 @@ static void agent_loaded(void *arg, enum status st, const struct error *err,
     make_link(agent, term);
     code_cache_adopt(agent->codes, steps[LOAD_LIST_CODE].names, steps[LOAD_LIST_CODE].names_count);
     ended_adopt(agent->ended, steps[LOAD_LIST_ENDED].names, steps[LOAD_LIST_ENDED].names_count);
-    struct found *found = NEW(struct found);
+    struct found *found = PENDING(&agent->pending, struct found);
     found->agent = agent;
     found->names = steps[LOAD_LIST_WORK].names;
     found->count = steps[LOAD_LIST_WORK].names_count;
@@ -445,6 +443,7 @@ struct agent *agent_create(const struct agent_options *options)
     agent->state_dir = mem_strdup(options->config->state_dir);
     agent->work_dir = mem_printf("%s/work", agent->state_dir);
     agent->ended_dir = mem_printf("%s/ended", agent->state_dir);
+    list_init(&agent->pending);
     agent->workers = map_create();
     agent->users = map_create();
     agent->quarantine = map_create();
@@ -514,6 +513,7 @@ void agent_destroy(struct agent *agent)
     actual_destroy(agent->actual);
     spool_destroy(agent->spool);
     destroy_inventory(agent->inventory);
+    pending_destroy_all(&agent->pending);
     mem_free(agent->node);
     mem_free(agent->state_dir);
     mem_free(agent->work_dir);

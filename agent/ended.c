@@ -113,12 +113,12 @@ static void ended_size_done(void *arg, enum status st, const struct error *err,
         if (newest)
             kept->mtime_us = newest;
     }
-    mem_free(ask);
+    pending_destroy(ask);
 }
 
 static void ask_size(struct ended *ended, const struct kept *kept)
 {
-    struct size_ask *ask = NEW(struct size_ask);
+    struct size_ask *ask = PENDING(&ended->agent->pending, struct size_ask);
     struct files_batch *batch = files_batch_create();
     static const char *const names[] = {"out", "err"};
     ask->ended = ended;

@@ -7,14 +7,19 @@ struct files_batch *files_batch_create(void)
     return NEW(struct files_batch);
 }
 
+void files_names_destroy(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        mem_free(names[i]);
+    mem_free(names);
+}
+
 static void step_fini(struct files_step *step)
 {
     mem_free(step->path);
     mem_free(step->to);
     mem_free(step->bytes);
-    for (size_t i = 0; i < step->names_count; i++)
-        mem_free(step->names[i]);
-    mem_free(step->names);
+    files_names_destroy(step->names, step->names_count);
     mem_free(step->home);
 }
 

@@ -69,6 +69,7 @@ struct files {
 
 struct files_batch *files_batch_create(void);
 void files_batch_destroy(struct files_batch *batch); /* NULL is fine */
+void files_names_destroy(char **names, size_t count);
 /* These add a step; the loan ends with the next step. Paths are copied, bytes too. */
 struct files_step *files_read(struct files_batch *batch, const char *path, int64_t offset,
                               size_t max);

@@ -4,6 +4,7 @@
 #pragma once
 #include "agent/agent.h"
 #include "agent/link.h"
+#include "agent/pending.h"
 #include "agent/spool.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -32,6 +33,7 @@ struct agent {
     uint64_t revision; /* of the newest Desired */
     size_t adopting;
     uint64_t watch_ticks;
+    struct list pending; /* arguments of calls under way */
     int64_t ready_until_us;
     bool loaded;
     Pb__NodeInventory *inventory; /* as told in the last hello */

@@ -118,7 +118,7 @@ void saves_forget(struct saves *saves, const char *tag)
 
 static struct op *op_create(struct saves *saves, struct save *save, const char *tag)
 {
-    struct op *op = NEW(struct op);
+    struct op *op = PENDING(&saves->agent->pending, struct op);
     op->saves = saves;
     op->save = save;
     (void)snprintf(op->tag, sizeof(op->tag), "%s", tag);
@@ -129,7 +129,7 @@ static struct op *op_create(struct saves *saves, struct save *save, const char *
 static void op_end(struct op *op)
 {
     save_owner_done(op->saves, op->tag);
-    mem_free(op);
+    pending_destroy(op);
 }
 
 static void answer(struct saves *saves, const char *tag, uint64_t connection, uint64_t number,

@@ -66,7 +66,7 @@ static void task_done(void *arg, enum status st, const struct error *err, struct
     if (task)
         task_finish(op->saves, task, st == STATUS_OK ? job->digest : NULL,
                     st == STATUS_OK ? NULL : err->text);
-    mem_free(op);
+    pending_destroy(op);
 }
 
 /* The same task again: nothing to do, unless it failed a while ago. */
@@ -103,7 +103,7 @@ static void task_run(struct saves *saves, struct save_task *task, const char *va
         task_finish(saves, task, NULL, "this node has no vault of that name");
         return;
     }
-    struct task_op *op = NEW(struct task_op);
+    struct task_op *op = PENDING(&saves->agent->pending, struct task_op);
     *op = (struct task_op){saves, task->checkpoint, task->kind};
     struct vault_job *job = vault_job_create(task->kind, vault, path, NULL, 0);
     if (manifest && manifest->len) {

@@ -31,6 +31,7 @@ struct spool *spool_create(const struct spool_options *options)
     spool->sources = map_create();
     spool->bases = map_create();
     list_init(&spool->entries);
+    list_init(&spool->pending);
     text_init(&spool->lines, 0);
     text_init(&spool->load.bytes, 0);
     spool->fill_timer = loop_timer_create(options->loop, spool_fill_over, spool);
@@ -60,6 +61,7 @@ void spool_destroy(struct spool *spool)
     map_destroy(spool->bases);
     LIST_EACH(&spool->entries, node)
     spool_disk_entry_destroy(LIST_ITEM(node, struct entry, node));
+    pending_destroy_all(&spool->pending);
     text_fini(&spool->lines);
     text_fini(&spool->load.bytes);
     loop_timer_destroy(spool->fill_timer);

@@ -4,6 +4,7 @@
  * order of their numbers. FILLING: one at most, the last. WRITING: its index line is on the way to
  * disk. DURABLE: may be sent. */
 #pragma once
+#include "agent/pending.h"
 #include "agent/spool.h"
 #include "agent/spool_index.h"
 #include "base/list.h"
@@ -54,7 +55,7 @@ struct spool {
     char *dir, *index_path;
     struct map *sources; /* tag -> struct source */
     struct map *bases;   /* tag -> struct spool_piece: read from the index, not yet claimed */
-    struct list entries;
+    struct list entries, pending;
     struct entry *filling;
     struct tail_batch batch; /* of filling's last piece */
     size_t entries_count, thinned_count, in_flight, reads;

@@ -264,13 +264,13 @@ static void spool_read_done(void *arg, enum status st, const struct error *err,
         }
         spool_read_settle(spool, source);
     }
-    mem_free(read);
+    pending_destroy(read);
     spool_read_pump(spool);
 }
 
 static void read_start(struct spool *spool, struct source *source, enum source_read how)
 {
-    struct read *read = NEW(struct read);
+    struct read *read = PENDING(&spool->pending, struct read);
     struct files_batch *batch = files_batch_create();
     uint64_t at = how == SOURCE_SCANNING ? source->scan : source->cut;
     read->spool = spool;

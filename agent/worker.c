@@ -14,7 +14,7 @@
 
 struct worker_ref *worker_ref_create(const struct worker *worker)
 {
-    struct worker_ref *ref = NEW(struct worker_ref);
+    struct worker_ref *ref = PENDING(&worker->agent->pending, struct worker_ref);
     ref->agent = worker->agent;
     memcpy(ref->tag, worker->tag, sizeof(ref->tag));
     return ref;
@@ -23,7 +23,7 @@ struct worker_ref *worker_ref_create(const struct worker *worker)
 struct worker *worker_ref_take(struct worker_ref *ref)
 {
     struct worker *worker = worker_find(ref->agent, ref->tag);
-    mem_free(ref);
+    pending_destroy(ref);
     return worker;
 }
 

@@ -204,7 +204,7 @@ static void adopt_done(void *arg, enum status st, const struct error *err,
     else
         log_error("worker.adopt", log_str("worker", adoption->tag), log_err(err));
     void (*done)(struct agent * agent) = adoption->done;
-    mem_free(adoption);
+    pending_destroy(adoption);
     if (--agent->adopting == 0)
         done(agent);
 }
@@ -217,7 +217,7 @@ void worker_adopt_all(struct agent *agent, char *const *names, size_t count,
     for (size_t i = 0; i < count; i++) {
         if (strlen(names[i]) >= SPOOL_TAG_MAX)
             continue;
-        struct adoption *adoption = NEW(struct adoption);
+        struct adoption *adoption = PENDING(&agent->pending, struct adoption);
         struct files_batch *batch = files_batch_create();
         adoption->agent = agent;
         adoption->done = done;

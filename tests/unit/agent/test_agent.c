@@ -47,6 +47,8 @@ static int ask(Pb__WorkerAsk__Kind kind, int64_t step, char *dir, size_t cap)
     int status = answer ? answer->status : -1;
     if (answer && answer->dir && dir)
         snprintf(dir, cap, "%s", answer->dir);
+    if (answer)
+        pb__worker_answer__free_unpacked(answer, NULL);
     close(fd);
     close(at);
     return status;
@@ -92,6 +94,7 @@ static void on_term(int signo)
 static int worker_slow_stop(void)
 {
     signal(SIGTERM, on_term);
+    atomic_store(&map_page()->joined, 1);
     while (pause() < 0)
         ;
     return 0;
@@ -271,13 +274,17 @@ static void agent_dies_worker_runs_on_nothing_is_lost_or_doubled(void **state)
     assert_int_not_equal(kill(pid, 0), 0);
 }
 
+static bool is_joined(struct rig *rig)
+{
+    return rig_is_running(rig) && rig_worker(rig, 0)->joined;
+}
+
 static void stop_waits_while_the_worker_saves(void **state)
 {
     struct rig *rig = *state;
     Pb__DesiredWorker *wish =
         rig_want(rig, "slow-stop", "  grace_ms: 200\n  grace_ms_max: 30000\n");
-    rig_until(rig, rig_is_running);
-    usleep(200000); /* its handler is set */
+    rig_until(rig, is_joined); /* its handler is set */
     wish->want = PB__DESIRED_WORKER__WANT__STOP;
     rig_say_desired(rig);
     rig_until(rig, rig_is_exited);
@@ -322,11 +329,6 @@ static void commit_is_digested_and_staged_before_the_end(void **state)
     assert_int_equal(rig->staged->part->n_files, 1);
     assert_string_equal(rig->staged->part->files[0]->path, "trainer-0/model");
     assert_string_equal(rig->staged->path, "job-7/step-10.1");
-}
-
-static bool is_joined(struct rig *rig)
-{
-    return rig_is_running(rig) && rig_worker(rig, 0)->joined;
 }
 
 static bool is_bound(struct rig *rig)
