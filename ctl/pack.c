@@ -265,9 +265,8 @@ static enum status write_archive(struct packing *packing, int dir)
         st = error_set(packing->err, STATUS_INTERNAL, "begin archive");
     if (st == STATUS_OK)
         st = put_tree(packing, dir, "", 0);
-    if (st != STATUS_OK)
-        archive_write_fail(packing->archive);
-    else if (archive_write_close(packing->archive) != ARCHIVE_OK)
+    /* Also after a failure, or the library keeps its buffers. */
+    if (archive_write_close(packing->archive) != ARCHIVE_OK && st == STATUS_OK)
         st = too_large(packing);
     archive_write_free(packing->archive);
     return st;
