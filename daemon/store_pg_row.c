@@ -309,7 +309,7 @@ static void row_add(struct store_pg_row_set *set, const struct change *change, i
         break;
     case CHANGE_REPORTS:
     case CHANGE_KIND_COUNT:
-        assert(!"not a row of state");
+        assert(false && "not a row of state");
     }
 }
 

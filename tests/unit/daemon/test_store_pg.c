@@ -300,7 +300,6 @@ static void comes_back_after_its_sessions_are_ended(void **state)
 static void an_unknown_outcome_is_settled_by_batch_done(void **state)
 {
     struct rig rig;
-    int unknown = 0;
 
     (void)state;
     rig_make_schema(&rig, "unknown");
@@ -317,7 +316,6 @@ static void an_unknown_outcome_is_settled_by_batch_done(void **state)
         test_wait(&rig.committed);
         assert_true(rig.st == STATUS_UNKNOWN || rig.st == STATUS_OK);
         bool was_ok = rig.st == STATUS_OK;
-        unknown += !was_ok;
         for (int k = 0; k < WAIT_S * 100 && (rig.state_changes == 0 || !rig.usable); k++)
             test_sleep(10000);
         enum status st;
