@@ -180,7 +180,8 @@ static enum status walk_entry(struct walk *walk, int parent, const char *name, s
     if (++walk->entries > VAULT_TREE_FILES_MAX || walk->names > VAULT_TREE_NAMES_MAX)
         return error_set(err, STATUS_EXHAUSTED, "more than %d files in one part",
                          VAULT_TREE_FILES_MAX);
-    walk->len += (size_t)sprintf(walk->path + before, before ? "/%s" : "%s", name);
+    walk->len += (size_t)snprintf(walk->path + before, sizeof walk->path - before,
+                                  before ? "/%s" : "%s", name);
     fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err, vault_tree_status(errno), "open %s: %s", walk->path,

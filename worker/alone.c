@@ -106,7 +106,7 @@ int alone_save_dir(const struct alone *alone, int64_t step, char *out, size_t ca
     }
     if (problem)
         return problem;
-    (void)strcpy(out, path);
+    memcpy(out, path, strlen(path) + 1);
     return 0;
 }
 

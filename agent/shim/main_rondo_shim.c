@@ -3,10 +3,10 @@
  *
  * One thread, no allocation after the start, no library but libc. Started by an agent as
  * `rondo-shim DIR` with the descriptors of shim_wire.h; needs nothing from the agent after that. */
-#include "shim_reap.h"
-#include "shim_record.h"
-#include "shim_request.h"
-#include "shim_worker.h"
+#include "agent/shim/shim_reap.h"
+#include "agent/shim/shim_record.h"
+#include "agent/shim/shim_request.h"
+#include "agent/shim/shim_worker.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -66,8 +66,9 @@ static int64_t shim_start_time_of(pid_t pid)
         *--at = (char)('0' + pid % 10);
         pid /= 10;
     } while (pid);
-    strcat(path, at);
-    strcat(path, "/stat");
+    size_t digits_len = strlen(at), root_len = strlen(path);
+    memcpy(path + root_len, at, digits_len);
+    memcpy(path + root_len + digits_len, "/stat", sizeof("/stat"));
     return shim_start_time(path);
 }
 
@@ -262,7 +263,7 @@ int main(int argc, char **argv)
     if (argc != 2 || argv[1][0] != '/') {
         static const char line[] =
             "usage: rondo-shim /DIR  (started by rondo-agent, not by hand)\n";
-        return write(2, line, sizeof(line) - 1) == sizeof(line) - 1 ? 2 : 2;
+        return write(2, line, sizeof(line) - 1) == sizeof(line) - 1 ? 2 : 1;
     }
     return shim_run(argv[1]);
 }

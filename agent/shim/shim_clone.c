@@ -1,5 +1,5 @@
 /* shim_clone.c - clone3 with CLONE_VM | CLONE_VFORK, which the C library does not offer. */
-#include "shim_clone.h"
+#include "agent/shim/shim_clone.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>

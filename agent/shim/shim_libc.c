@@ -431,9 +431,3 @@ size_t strcspn(const char *text, const char *stop)
         len++;
     return len;
 }
-
-char *strcat(char *restrict to, const char *restrict from)
-{
-    memcpy(to + strlen(to), from, strlen(from) + 1);
-    return to;
-}

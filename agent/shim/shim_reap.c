@@ -1,5 +1,5 @@
 /* shim_reap.c - children from /proc, by the kernel's list or by everybody's parent. */
-#include "shim_reap.h"
+#include "agent/shim/shim_reap.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* shim_record.c - composing and saving records without the C library's printf. */
-#include "shim_record.h"
+#include "agent/shim/shim_record.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

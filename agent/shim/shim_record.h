@@ -4,7 +4,7 @@
  * One thread. A record is complete when it exists (written aside, then renamed); no fsync: it must
  * survive the agent, not the machine, and after a power loss the boot id tells. */
 #pragma once
-#include "shim_wire.h"
+#include "agent/shim/shim_wire.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* shim_request.c - decoding of the request file. */
-#include "shim_request.h"
+#include "agent/shim/shim_request.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

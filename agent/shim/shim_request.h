@@ -3,7 +3,7 @@
  * One thread. The decoded strings point into the request's mapping; shim_request_fini gives both
  * back, so that a shim holds no environment while its worker runs. */
 #pragma once
-#include "shim_wire.h"
+#include "agent/shim/shim_wire.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* shim_worker.c - descriptors, limits, user and program of the worker. */
-#include "shim_worker.h"
-#include "shim_clone.h"
+#include "agent/shim/shim_worker.h"
+#include "agent/shim/shim_clone.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>

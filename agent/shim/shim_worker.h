@@ -2,7 +2,7 @@
  *
  * One thread, the shim's main one: the worker dies with it (PDEATHSIG follows the thread). */
 #pragma once
-#include "shim_request.h"
+#include "agent/shim/shim_request.h"
 #include <sys/types.h>
 
 /* Open before the fork: what the worker's descriptors 0, 1 and 2 become. */
