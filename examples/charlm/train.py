@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """charlm: a small GPT that learns Python's own standard library, character by character.
 
-One process, torchrun, or Rondo: the same script. Exact on resume: what a run of the same world size would have computed
-without the interruption is what it computes with it, bit for bit. The data order depends on the global sample cursor
-alone, so that any number of ranks trains every sequence once and in the same order.
+One process, torchrun, or Rondo: the same script. Exact on resume: what a run of the same world size
+would have computed without the interruption is what it computes with it, bit for bit. The data
+order depends on the global sample cursor alone, so that any number of ranks trains every sequence
+once and in the same order.
 
     python3 train.py --steps 200
     torchrun --nproc_per_node 2 train.py
@@ -23,7 +24,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
     import rondo
 except ImportError:  # run from a checkout: the package is beside the examples
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "worker", "python"))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(here, "..", "..", "worker", "python"))
     import rondo
 
 import torch
@@ -58,8 +60,8 @@ def read_text(limit=4 << 20):
 
 
 class Order:
-    """A keyed permutation of 0..count-1: position -> index, computed without a table (a Feistel network that walks until
-    it lands inside). Each pass over the data has a key of its own."""
+    """A keyed permutation of 0..count-1: position -> index, computed without a table (a Feistel
+    network that walks until it lands inside). Each pass over the data has a key of its own."""
 
     ROUNDS = 4
 
@@ -94,7 +96,8 @@ class Sequences:
 
     def batch(self, cursor, batch, rank, world):
         """This rank's share of the samples cursor .. cursor + batch."""
-        starts = [self.order.index(at) * self.stride for at in range(cursor + rank, cursor + batch, world)]
+        places = range(cursor + rank, cursor + batch, world)
+        starts = [self.order.index(at) * self.stride for at in places]
         rows = torch.stack([self.data[start : start + self.length + 1] for start in starts]).long()
         return rows[:, :-1], rows[:, 1:]
 
@@ -129,7 +132,8 @@ class CharGPT(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.apply(self.start)
-        # Added to the scores. Not a boolean: gloo cannot broadcast those. Not saved: it follows from the length.
+        # Added to the scores. Not a boolean: gloo cannot broadcast those. Not saved: it follows
+        # from the length.
         self.register_buffer("mask", torch.full((length, length), -1e9).triu(1), persistent=False)
 
     @staticmethod
@@ -165,7 +169,8 @@ class Trainer:
         self.sequences = Sequences(read_text(), options.length, options.seed)
         torch.manual_seed(options.seed)
         self.model = CharGPT(options.length)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr, betas=(0.9, 0.95))
+        parameters = self.model.parameters()
+        self.optimizer = torch.optim.AdamW(parameters, lr=options.lr, betas=(0.9, 0.95))
         if job.resume:
             self.load()
         else:
@@ -197,11 +202,13 @@ class Trainer:
         print(f"rank {self.job.rank} resumed at step {self.step}, sample {self.cursor}", flush=True)
 
     def train_step(self):
-        """One step over the global batch. Gives the mean loss over all ranks, and whether any rank was told to stop."""
+        """One step over the global batch. Gives the mean loss over all ranks, and whether any rank
+        was told to stop."""
         rate = learning_rate(self.step, self.options)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        inputs, targets = self.sequences.batch(self.cursor, self.options.batch, self.job.rank, self.job.world)
+        job, batch = self.job, self.options.batch
+        inputs, targets = self.sequences.batch(self.cursor, batch, job.rank, job.world)
         logits = self.net(inputs)
         loss = F.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
         self.optimizer.zero_grad(set_to_none=True)
@@ -228,10 +235,13 @@ class Trainer:
             stop = self.job.should_stop(self.step) or told
             if save or stop or self.step == options.steps:
                 self.save()
-            if self.job.rank == 0 and (self.step % options.print_every == 0 or self.step == options.steps):
-                print(f"step {self.step} loss {loss:.4f} lr {rate:.2e} tokens/s {speed:.0f}", flush=True)
+            told = self.step % options.print_every == 0 or self.step == options.steps
+            if self.job.rank == 0 and told:
+                line = f"step {self.step} loss {loss:.4f} lr {rate:.2e} tokens/s {speed:.0f}"
+                print(line, flush=True)
         if self.job.rank == 0:
-            print(f"{'stopped' if stop else 'done'} at step {self.step}, sample {self.cursor}: {self.digest()}")
+            how = "stopped" if stop else "done"
+            print(f"{how} at step {self.step}, sample {self.cursor}: {self.digest()}")
         if not stop:
             self.job.finish()
 
@@ -252,7 +262,8 @@ def read_options():
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--warmup", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--every", type=int, default=100, help="save every so many steps where no job file says it")
+    parser.add_argument("--every", type=int, default=100,
+                        help="save every so many steps where no job file says it")
     parser.add_argument("--print-every", type=int, default=20)
     return parser.parse_args()
 

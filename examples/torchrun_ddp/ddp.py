@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A plain DDP script, written for torchrun. It fits a small network to a function; there is nothing of Rondo in it.
+"""A plain DDP script, written for torchrun. It fits a small network to a function; there is nothing
+of Rondo in it.
 
     torchrun --nproc_per_node 2 ddp.py --out /tmp/run
     torchrun --nproc_per_node 2 ddp.py --out /tmp/run2 --resume /tmp/run/step-100
@@ -39,13 +40,15 @@ def main():
     parser.add_argument("--resume")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--pause", type=float, default=0.02, help="seconds a step, to look like a larger model")
+    parser.add_argument("--pause", type=float, default=0.02,
+                        help="seconds a step, to look like a larger model")
     options = parser.parse_args()
 
     dist.init_process_group("gloo", init_method="env://", timeout=datetime.timedelta(seconds=120))
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+    layers = [nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)]
+    model = nn.Sequential(*layers)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     first = 0
     if options.resume:

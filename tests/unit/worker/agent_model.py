@@ -1,4 +1,5 @@
-"""A stand-in for the agent: the worker's directory with page and socket, and readers of what the worker writes."""
+"""A stand-in for the agent: the worker's directory with page and socket, and readers of what the
+worker writes."""
 
 import os
 import shutil
@@ -100,7 +101,8 @@ def packed_varints(data):
 
 
 class AgentModel:
-    """Owns a directory. `answer` (kind, step, samples) -> dict(status=, error=, dir=) or None to say nothing."""
+    """Owns a directory. `answer` (kind, step, samples) -> dict(status=, error=, dir=), or None to
+    say nothing."""
 
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="rondo-worker-")

@@ -21,7 +21,8 @@ def agent():
 
 
 def environment(more):
-    keep = {name: value for name, value in os.environ.items() if not name.startswith(("RONDO_", "TORCHELASTIC"))}
+    keep = {name: value for name, value in os.environ.items()
+            if not name.startswith(("RONDO_", "TORCHELASTIC"))}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         keep.pop(name, None)
     keep["PYTHONPATH"] = os.path.join(SOURCE, "worker", "python")

@@ -17,7 +17,8 @@ COUNTER = os.path.join(BUILD, "bin", "rondo-counter")
 
 
 def has_torch():
-    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+    command = [sys.executable, "-c", "import torch"]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 needs_torch = pytest.mark.skipif(not has_torch(), reason="torch is not installed")
@@ -122,14 +123,16 @@ def test_charlm_order_trains_each_sample_once_per_pass():
         print(sum(p.numel() for p in model.parameters()))
         """
     code = textwrap.dedent(text.format(os.path.join(EXAMPLES, "charlm")))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment({}))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment({}))
     assert done.returncode == 0, done.stderr
     assert 210000 < int(done.stdout) < 225000
 
 
 @needs_torch
 def test_torchrun_script_saves_and_resumes(tmp_path):
-    command = [sys.executable, os.path.join(EXAMPLES, "torchrun_ddp", "ddp.py"), "--steps", "20", "--every", "10"]
+    command = [sys.executable, os.path.join(EXAMPLES, "torchrun_ddp", "ddp.py")]
+    command += ["--steps", "20", "--every", "10"]
     Ranks(2, command + ["--pause", "0", "--out", str(tmp_path)], tmp_path).end()
     assert (tmp_path / "step-20" / "DONE").exists()
     more = ["--out", str(tmp_path / "more"), "--resume", str(tmp_path / "step-10"), "--pause", "0"]
@@ -147,7 +150,8 @@ def test_torchrun_script_knows_nothing_of_rondo():
 def counter(agent, *arguments, **more):
     command = [COUNTER, "--step-us", "0", *arguments]
     env = environment(agent.environment(RONDO_ROLE="counter", **more))
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, cwd=agent.dir)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env,
+                          cwd=agent.dir)
 
 
 def test_counter_saves_resumes_and_gets_the_same_sum(agent, tmp_path):
@@ -157,11 +161,14 @@ def test_counter_saves_resumes_and_gets_the_same_sum(agent, tmp_path):
     agent.start()
     whole = counter(agent, "--steps", "300", RONDO_EVERY_STEPS="100")
     assert whole.returncode == 0 and "done at step 300, sample 2400" in whole.stdout
-    crashed = counter(agent, "--steps", "300", "--fail-at", "250", RONDO_EVERY_STEPS="100", RONDO_ATTEMPT="1")
+    crashed = counter(agent, "--steps", "300", "--fail-at", "250", RONDO_EVERY_STEPS="100",
+                      RONDO_ATTEMPT="1")
     assert crashed.returncode == -signal.SIGABRT
     saved = [ask for ask in agent.asks if ask[0] == "commit"]
-    assert [(ask[1], ask[2]) for ask in saved] == [(100, 800), (200, 1600), (300, 2400), (100, 800), (200, 1600)]
-    resume = {"RONDO_RESUME_DIR": str(part.parent), "RONDO_RESUME_STEP": "200", "RONDO_RESUME_SAMPLES": "1600"}
+    want = [(100, 800), (200, 1600), (300, 2400), (100, 800), (200, 1600)]
+    assert [(ask[1], ask[2]) for ask in saved] == want
+    resume = {"RONDO_RESUME_DIR": str(part.parent), "RONDO_RESUME_STEP": "200",
+              "RONDO_RESUME_SAMPLES": "1600"}
     again = counter(agent, "--steps", "300", RONDO_ATTEMPT="2", RONDO_EVERY_STEPS="100", **resume)
     assert again.returncode == 0 and "resumed at step 200, sample 1600" in again.stdout
     assert line_with(" sum ", again.stdout) == line_with(" sum ", whole.stdout)

@@ -1,4 +1,5 @@
-"""rondo: what a training script uses of Rondo. Needs no compiler and no torch; outside Rondo the same script runs.
+"""rondo: what a training script uses of Rondo. Needs no compiler and no torch; outside Rondo the
+same script runs.
 
     job = rondo.join()
     for step in range(job.resume.step + 1, steps + 1):

@@ -1,4 +1,5 @@
-"""Uncaught exceptions: to the agent through librondo, and to torchrun's error file in torch's own format."""
+"""Uncaught exceptions: to the agent through librondo, and to torchrun's error file in torch's own
+format."""
 
 import json
 import os
@@ -63,11 +64,13 @@ def install(lib):
                 pass
         previous(kind, value, trace)
 
-    def thread_hook(args):  # a thread's exception does not end the process: only said, in case it does
+    def thread_hook(args):  # does not end the process: only said, in case it does
         if os.getpid() == owner and args.exc_type is not SystemExit:
             try:
-                text = "".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))
-                lib.rondo_failure(to_bytes(f"{args.exc_type.__name__}: {args.exc_value}"), to_bytes(text))
+                text = "".join(traceback.format_exception(args.exc_type, args.exc_value,
+                                                          args.exc_traceback))
+                what = f"{args.exc_type.__name__}: {args.exc_value}"
+                lib.rondo_failure(to_bytes(what), to_bytes(text))
             except Exception:
                 pass
         previous_thread(args)

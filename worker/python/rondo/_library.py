@@ -49,7 +49,8 @@ class JobStruct(ctypes.Structure):
 
 
 def candidates():
-    """Named by the environment, beside the package (installed), or in a build folder of the checkout."""
+    """Named by the environment, beside the package (installed), or in a build folder of the
+    checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
     named = os.environ.get("RONDO_LIBRARY")
     if named:
@@ -70,11 +71,13 @@ def load():
             return declare(ctypes.CDLL(path))
         except OSError as problem:
             problems.append(str(problem))
-    raise ImportError("librondo.so was not found; set RONDO_LIBRARY to its path. " + "; ".join(problems))
+    raise ImportError("librondo.so was not found; set RONDO_LIBRARY to its path. " +
+                      "; ".join(problems))
 
 
 def declare(lib):
-    i32, u32, i64, size, text = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_char_p
+    i32, u32, i64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64
+    size, text = ctypes.c_size_t, ctypes.c_char_p
     calls = {
         "rondo_join": (i32, [ctypes.POINTER(Options), ctypes.POINTER(JobStruct)]),
         "rondo_report_packed": (i32, [i64, i64, text, size, text, size]),

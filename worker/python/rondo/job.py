@@ -20,12 +20,14 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Resume:
-    """Where to go on: step and samples of the committed checkpoint, its directory (None: from the start)."""
+    """Where to go on: step and samples of the committed checkpoint, its directory (None: from the
+    start)."""
 
     __slots__ = ("dir", "step", "samples", "checkpoint", "role")
 
     def __init__(self, directory, step, samples, checkpoint, role):
-        self.dir, self.step, self.samples, self.checkpoint, self.role = directory, step, samples, checkpoint, role
+        self.dir, self.checkpoint, self.role = directory, checkpoint, role
+        self.step, self.samples = step, samples
 
     def __bool__(self):
         return self.dir is not None
@@ -39,10 +41,11 @@ class Resume:
 
 
 def join(every_steps=0, checkpoint_dir=None, catch_sigterm=True, catch_exceptions=True):
-    """Becomes a member of the job. every_steps and checkpoint_dir count where no job file says otherwise.
+    """Becomes a member of the job. every_steps and checkpoint_dir count where no job file says
+    otherwise.
 
-    catch_sigterm: a SIGTERM sets stopping() instead of ending the process; a script that never asks stopping() or
-    should_stop() is ended as ever. Call it from the main thread."""
+    catch_sigterm: a SIGTERM sets stopping() instead of ending the process; a script that never asks
+    stopping() or should_stop() is ended as ever. Call it from the main thread."""
     lib = _library.load()
     options = _library.Options(
         size=ctypes.sizeof(_library.Options),
@@ -60,7 +63,8 @@ def join(every_steps=0, checkpoint_dir=None, catch_sigterm=True, catch_exception
 
 
 class Job:
-    """rank, world, local_rank, local_world, id, name, role, attempt, incarnation, managed (False: alone), resume."""
+    """rank, world, local_rank, local_world, id, name, role, attempt, incarnation, managed (False:
+    alone), resume."""
 
     def __init__(self, lib, found):
         self._lib = lib
@@ -84,7 +88,8 @@ class Job:
     # --- reports
 
     def report(self, step, samples=-1, **values):
-        """One step's values: int is kept as 64-bit integer, float as double; NumPy and torch scalars are taken."""
+        """One step's values: int is kept as 64-bit integer, float as double; NumPy and torch
+        scalars are taken."""
         shape = self._shapes.get((tuple(values), tuple(map(type, values.values()))))
         if shape is None:
             return self._report_new(step, samples, values)
@@ -104,14 +109,16 @@ class Job:
         shape = self._shapes.get(key)
         if shape is None:
             kinds = ["q" if kind is int else "d" for kind in key[1]]
-            schema = b"".join(kind.encode() + _failure.to_bytes(name) + b"\0" for kind, name in zip(kinds, values))
+            schema = b"".join(kind.encode() + _failure.to_bytes(name) + b"\0"
+                              for kind, name in zip(kinds, values))
             shape = (schema, struct.Struct("=" + "".join(kinds)).pack, len(schema), len(kinds))
             if len(self._shapes) < SHAPES_MAX:
                 self._shapes[key] = shape
         if all(map(is_plain, given[1])) and len(self._shapes) < SHAPES_MAX:
             self._shapes[given] = shape
         packed = shape[1](*values.values())
-        _library.check(self._lib, self._report(int(step), int(samples), shape[0], shape[2], packed, shape[3]))
+        rc = self._report(int(step), int(samples), shape[0], shape[2], packed, shape[3])
+        _library.check(self._lib, rc)
 
     # --- questions
 
@@ -133,7 +140,8 @@ class Job:
                 return result == 1
 
     def stopping(self):
-        """A SIGTERM has come to this rank: stop soon. One rank's view: agree with the others before acting on it."""
+        """A SIGTERM has come to this rank: stop soon. One rank's view: agree with the others before
+        acting on it."""
         self._asked = True
         return self._lib.rondo_stopping() == 1
 
@@ -143,7 +151,8 @@ class Job:
 
         def handler(signum, frame):
             if os.getpid() != owner or not self._asked:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a data loader, or a script that never asks
+                # A data loader, or a script that never asks.
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             self._lib.rondo_set_stopping(1)
@@ -157,11 +166,13 @@ class Job:
 
     @contextlib.contextmanager
     def save(self, step, samples, timeout=SAVE_S):
-        """A directory to write this rank's files into; committed at the end of the block, dropped on an exception.
-        Every rank of the role saves, also one that has nothing to write (an empty block)."""
+        """A directory to write this rank's files into; committed at the end of the block, dropped
+        on an exception. Every rank of the role saves, also one that has nothing to write (an empty
+        block)."""
         try:
             directory = self.save_dir(step, timeout)
-        except _library.Exists:  # sealed by an earlier incarnation of this attempt: the same bytes, not needed again
+        except _library.Exists:
+            # Sealed by an earlier incarnation of this attempt: the same bytes, not needed again.
             directory = tempfile.mkdtemp(prefix="rondo-sealed-")
             try:
                 yield directory
@@ -182,7 +193,8 @@ class Job:
         return os.fsdecode(out.value)
 
     def commit(self, step, samples, timeout=SAVE_S):
-        """This rank's files are complete. Returns once they are durable; the checkpoint counts once all ranks are there."""
+        """This rank's files are complete. Returns once they are durable; the checkpoint counts once
+        all ranks are there."""
         self._wait(timeout, lambda ms: self._lib.rondo_commit(step, samples, ms))
 
     def _wait(self, timeout, call):
@@ -218,11 +230,13 @@ def to_ms(seconds):
 
 def is_plain(kind):
     """Do all values of this type go into the same kind, and does struct take them as they are?"""
-    return issubclass(kind, (int, float)) or kind.__module__ == "numpy" and kind.__name__ != "ndarray"
+    return (issubclass(kind, (int, float)) or
+            kind.__module__ == "numpy" and kind.__name__ != "ndarray")
 
 
 def plain(value):
-    """int or float of anything that is a number: bool, NumPy, torch (a tensor of one element). Others: TypeError."""
+    """int or float of anything that is a number: bool, NumPy, torch (a tensor of one element).
+    Others: TypeError."""
     if not isinstance(value, (int, float)):
         item = getattr(value, "item", None)
         value = item() if item else float(value)
