@@ -12,7 +12,8 @@
 #include "daemon/turn.h"
 #include "daemon/watch.h"
 
-#define TICK_US 2000000 /* a pass at least this often: readiness is judged by it */
+#define AUDIT_US 30000000 /* use is counted from the rows this often, and compared */
+#define TICK_US  2000000  /* a pass at least this often: readiness is judged by it */
 
 static struct hub *hub_of(const struct core *core)
 {
@@ -29,6 +30,11 @@ static void tick(void *arg)
     struct hub *hub = arg;
 
     job_queue_trim(hub);
+    if (!hub->committing && loop_now_us(hub->loop) - hub->audited_us > AUDIT_US) {
+        hub->audited_us = loop_now_us(hub->loop);
+        hub->health.drifts += node_audit(hub);
+        hub->health.audits++;
+    }
     turn_pass(hub);
     loop_timer_set(hub->tick, TICK_US);
 }

@@ -111,6 +111,7 @@ struct core_health {
     uint32_t nodes, nodes_healthy, jobs_active, jobs_queued;
     uint64_t commits, commit_failures, turns, passes, inputs_waiting, points_stored, events_made;
     uint64_t commit_us_last;
+    uint64_t audits, drifts; /* recounts of use from the rows; nodes that differed */
     uint64_t points_refused; /* rows of points that the database refused; lost, counted */
 };
 void core_health(const struct core *core, struct core_health *out);

@@ -160,6 +160,7 @@ struct hub {
     bool bulk_committing, bulk_unknown;
     bool bulk_scheduled;
     struct loop_timer *tick;
+    int64_t audited_us;
 
     struct event **events; /* ring of HUB_EVENTS_MAX */
     size_t events_first, events_count;

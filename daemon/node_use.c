@@ -1,5 +1,6 @@
 /* node_use.c - what is used on the nodes: devices, memory, ports, residents. Derived from open
  * attempts. See node.h. */
+#include "base/log.h"
 #include "daemon/attempt.h"
 #include "daemon/node.h"
 
@@ -150,6 +151,47 @@ void node_recount(struct hub *hub)
         recount_ports(job, row);
         node_residents_add(job);
     }
+}
+
+/* What a count from the rows gives for one node: devices owned, memory, residents, ports. */
+struct use {
+    size_t owned, residents, ports;
+    uint64_t memory_mib;
+};
+
+static struct use use_of(const struct node *node)
+{
+    struct use use = {.residents = map_count(node->residents),
+                      .ports = map_count(node->ports),
+                      .memory_mib = node->memory_used_mib};
+
+    for (size_t i = 0; i < node->slots_count; i++)
+        use.owned += node->slots[i].owner != 0;
+    return use;
+}
+
+size_t node_audit(struct hub *hub)
+{
+    size_t count = map_count(hub->nodes), at = 0, differ = 0, i = 0;
+    struct use *before = mem_array(count + 1, sizeof(*before));
+
+    for (struct node *node; (node = map_next(hub->nodes, &at)); i++)
+        before[i] = use_of(node);
+    node_recount(hub);
+    at = i = 0;
+    for (struct node *node; (node = map_next(hub->nodes, &at)); i++) {
+        struct use after = use_of(node);
+        if (!memcmp(&after, &before[i], sizeof(after)))
+            continue;
+        differ++;
+        log_error("node.drift", log_str("node", node->entry.row ? node_view(node)->name : ""),
+                  log_int("devices", (int64_t)before[i].owned),
+                  log_int("devices_counted", (int64_t)after.owned),
+                  log_int("memory_mib", (int64_t)before[i].memory_mib),
+                  log_int("memory_mib_counted", (int64_t)after.memory_mib));
+    }
+    mem_free(before);
+    return differ;
 }
 
 void node_desired_dirty(struct hub *hub, const char *name)

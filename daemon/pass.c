@@ -105,6 +105,20 @@ static const char *only_node(const struct pass *pass, const struct job *job)
     return NULL;
 }
 
+/* A job that asks for no checkpoints runs on nodes without a vault, too. */
+static const char *vault_needed(const struct hub *hub, const struct job *job)
+{
+    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+
+    if (!policy)
+        return NULL;
+    if (policy->vault && *policy->vault)
+        return policy->vault;
+    return policy->every_steps || policy->every_s || policy->watch || save_resume(job)
+               ? hub->options.default_vault
+               : NULL;
+}
+
 static bool job_is_ready(struct job *job, int64_t now)
 {
     int64_t wait = save_wait_until(job);
@@ -129,14 +143,11 @@ static void snapshot_jobs(struct pass *pass)
         struct job *job = hub->queue[i];
         if (!job_is_ready(job, now))
             continue;
-        const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
         struct snapshot_job *out = &jobs[pass->snapshot.jobs_count];
         pass->jobs[pass->snapshot.jobs_count++] = job;
         out->id = job_view(job)->id;
-        out->vault = !policy                           ? NULL
-                     : policy->vault && *policy->vault ? policy->vault
-                                                       : hub->options.default_vault;
-        out->only_node = policy ? only_node(pass, job) : NULL;
+        out->vault = vault_needed(hub, job);
+        out->only_node = only_node(pass, job);
         snapshot_roles(pass, job, out);
     }
     pass->snapshot.jobs = jobs;
@@ -168,7 +179,7 @@ static bool vault_is_safe(const struct pass *pass, const struct job *job,
         return true;
     for (size_t i = 1; i < entry->workers_count; i++)
         several |= entry->workers[i].node != entry->workers[0].node;
-    for (size_t i = 0; several && i < inventory->n_vaults; i++)
+    for (size_t i = 0; several && wanted->vault && i < inventory->n_vaults; i++)
         if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, wanted->vault))
             return inventory->vaults[i]->class_ != PB__VAULT__CLASS__NODE;
     return true;

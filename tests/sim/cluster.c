@@ -386,6 +386,7 @@ static void check_end(struct cluster *cluster)
 {
     size_t at = 0, lost = 0;
     uint32_t used, workers;
+    struct core_health health;
 
     for (size_t i = 0; i < cluster->jobs_count; i++) {
         const Pb__Job *row = core_job(cluster->core, cluster->jobs[i].id);
@@ -400,6 +401,9 @@ static void check_end(struct cluster *cluster)
             sim_fail(cluster->sim, "%s: %u devices and %u workers are still counted",
                      cluster->hosts[i]->name, used, workers);
     }
+    core_health(cluster->core, &health);
+    if (health.drifts)
+        sim_fail(cluster->sim, "use differed from a recount on %" PRIu64 " nodes", health.drifts);
     sim_db_each(cluster->db, CHANGE_CHECKPOINT, check_checkpoint, cluster);
     for (void *found; (found = map_next(cluster->reported, &at));)
         cluster->points++;
