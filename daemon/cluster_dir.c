@@ -174,7 +174,7 @@ static int made_version(const struct cluster_dir *dir)
 
     if (file_read(path, 64, &bytes, &len, NULL) != STATUS_OK)
         return 0;
-    int version = atoi(bytes);
+    int version = (int)strtol(bytes, NULL, 10);
     mem_free(bytes);
     return version;
 }
@@ -186,7 +186,8 @@ static void find_installed(struct cluster_dir *dir, int wanted)
 
     if (glob("/usr/lib/postgresql/*/bin", 0, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            int version = atoi(found.gl_pathv[i] + strlen("/usr/lib/postgresql/"));
+            const char *number = found.gl_pathv[i] + strlen("/usr/lib/postgresql/");
+            int version = (int)strtol(number, NULL, 10);
             if (version <= best || (wanted && version != wanted) ||
                 !has_programs(found.gl_pathv[i]))
                 continue;

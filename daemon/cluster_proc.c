@@ -28,6 +28,14 @@ static bool read_lines(const struct cluster_dir *dir, char **bytes, const char *
     return true;
 }
 
+/* 0 when the text does not begin with a number. */
+static pid_t to_pid(const char *text)
+{
+    long pid = strtol(text, NULL, 10);
+
+    return pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
+}
+
 static bool works_in(pid_t pid, const char *data)
 {
     char path[64], target[PATH_MAX];
@@ -73,7 +81,7 @@ pid_t cluster_proc_server(const struct cluster_dir *dir)
 
     if (!read_lines(dir, &bytes, lines))
         return 0;
-    pid_t pid = (pid_t)atoi(lines[LINE_PID]);
+    pid_t pid = to_pid(lines[LINE_PID]);
     if (pid <= 1 || strcmp(lines[LINE_RUN], dir->run) != 0)
         return 0;
     return is_users(dir, pid) && works_in(pid, dir->data) && is_server(dir, pid) ? pid : 0;
@@ -84,7 +92,7 @@ bool cluster_proc_is_ready(const struct cluster_dir *dir, pid_t server)
     SCOPED_TEXT char *bytes = NULL;
     const char *lines[LINES];
 
-    return read_lines(dir, &bytes, lines) && atoi(lines[LINE_PID]) == server &&
+    return read_lines(dir, &bytes, lines) && to_pid(lines[LINE_PID]) == server &&
            strncmp(lines[LINE_STATUS], "ready", 5) == 0;
 }
 
@@ -94,7 +102,7 @@ size_t cluster_proc_kill(const struct cluster_dir *dir, int signal)
     size_t count = 0;
 
     for (const struct dirent *entry; proc && (entry = readdir(proc));) {
-        pid_t pid = (pid_t)atoi(entry->d_name);
+        pid_t pid = to_pid(entry->d_name);
         if (pid <= 1 || pid == getpid() || !is_users(dir, pid) || !works_in(pid, dir->data))
             continue;
         count++;

@@ -223,7 +223,7 @@ static void lane_tried(void *arg, const PGresult *result, const struct error *er
     }
     bool locked = result_bool(result, 0);
     uint64_t term = strtoull(PQgetvalue(result, 0, 1), NULL, 10);
-    int holder = atoi(PQgetvalue(result, 0, 2));
+    int holder = (int)strtol(PQgetvalue(result, 0, 2), NULL, 10);
     if (pg->term && term != pg->term)
         store_pg_lane_fence(pg, "a newer term leads");
     else if (locked && pg->term)
@@ -345,7 +345,7 @@ static void lane_migrations_read(void *arg, const PGresult *result, const struct
     }
     for (const struct store_pg_migration *m = store_pg_migrations; m->number >= 0; m++)
         known = m->number;
-    int stored = atoi(PQgetvalue(result, 0, 0));
+    int stored = (int)strtol(PQgetvalue(result, 0, 0), NULL, 10);
     if (stored > known) {
         struct error newer = {0};
         error_set(&newer, STATUS_PRECONDITION,

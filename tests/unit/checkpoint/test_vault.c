@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/vault.h"
@@ -40,10 +41,8 @@ static int vault_setup(void **state)
 static int vault_teardown(void **state)
 {
     struct fixture *f = *state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf -- '%s'", f->vault);
     text_fini(&f->manifest);
-    if (system(command) != 0)
+    if (file_remove_tree(f->vault, NULL) != STATUS_OK)
         return -1;
     mem_free(f);
     return 0;
@@ -325,9 +324,9 @@ static void trees_without_end_are_refused(void **state)
     char dir[512], path[4000];
 
     part(f, 0, dir);
-    snprintf(path, sizeof path, "%s", dir);
-    for (int i = 0; i < 60; i++) {
-        strcat(path, "/d");
+    size_t len = (size_t)snprintf(path, sizeof path, "%s", dir);
+    for (int i = 0; i < 60; i++, len += 2) {
+        memcpy(path + len, "/d", sizeof "/d");
         assert_int_equal(mkdir(path, 0700), 0);
     }
     assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_INVALID);

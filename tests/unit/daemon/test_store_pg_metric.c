@@ -260,7 +260,7 @@ static void partitions_are_made_ahead_and_dropped(void **state)
         SCOPED_TEXT char *n =
             test_sql(rig.conninfo, "select count(*) from pg_inherits where inhparent = "
                                    "'metric_block'::regclass");
-        if (atoi(n) == 9) /* today, seven days ahead, and the one for all else */
+        if (strcmp(n, "9") == 0) /* today, seven days ahead, and the one for all else */
             break;
         test_sleep(10000);
     }
