@@ -17,10 +17,16 @@ void gate_schedule(struct job *job)
                           : 0;
 }
 
+/* A rank that has ended answers no more: nobody waits for it. */
+static bool is_over(const struct job *job, size_t place)
+{
+    return attempt_view(job->attempt)->places[place]->ended;
+}
+
 static bool all_joined(const struct job *job)
 {
     for (size_t i = 0; i < job->live_count; i++)
-        if (!job->live[i].joined)
+        if (!job->live[i].joined && !is_over(job, i))
             return false;
     return job->live_count > 0;
 }
@@ -64,8 +70,8 @@ static bool gate_idle(const struct job *job)
     if (job->gate.phase != PB__GATE__PHASE__ARM)
         return true;
     for (size_t i = 0; i < job->live_count; i++)
-        if (job->live[i].gate_number != row->gate_number ||
-            job->live[i].gate_phase != PB__GATE__PHASE__ARM)
+        if (!is_over(job, i) && (job->live[i].gate_number != row->gate_number ||
+                                 job->live[i].gate_phase != PB__GATE__PHASE__ARM))
             return false;
     return true;
 }
@@ -82,7 +88,7 @@ static bool save_passed(const struct job *job)
     if (!row->save_gate_step || dropped || save_is_whole(job, row->save_gate_step))
         return true;
     for (size_t i = 0; i < job->live_count; i++)
-        if (job->live[i].step <= row->save_gate_step)
+        if (!is_over(job, i) && job->live[i].step <= row->save_gate_step)
             return false;
     return true;
 }
@@ -90,7 +96,8 @@ static bool save_passed(const struct job *job)
 void gate_save_due(struct job *job)
 {
     gate_schedule(job);
-    if (all_joined(job) && gate_idle(job) && save_passed(job))
+    if (all_joined(job) && gate_idle(job) && save_passed(job) &&
+        attempt_unended(job) == job->live_count) /* one that has ended has no part to give */
         gate_ask(job, PB__GATE__KIND__SAVE);
     job_arm(job);
 }
@@ -122,7 +129,9 @@ void gate_review(struct job *job)
 
     for (size_t i = 0; i < job->live_count; i++) {
         const struct live *live = &job->live[i];
-        if (live->gate_number != row->gate_number)
+        if (is_over(job, i))
+            accepted++;
+        if (is_over(job, i) || live->gate_number != row->gate_number)
             continue;
         accepted += live->gate_phase == PB__GATE__PHASE__PREPARE ||
                     live->gate_phase == PB__GATE__PHASE__ARM;

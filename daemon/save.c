@@ -249,8 +249,9 @@ static struct save *save_create(struct job *job, const Pb__ActualStaged *staged)
     row->step = staged->step;
     row->state = S(STAGED);
     row->world = world_size(job);
-    row->parts_expected =
-        policy && policy->writers == PB__CHECKPOINT_POLICY__WRITERS__RANK_ZERO ? 1 : row->world;
+    bool one = policy && (policy->watch || /* looked for once, by the first worker's agent */
+                          policy->writers == PB__CHECKPOINT_POLICY__WRITERS__RANK_ZERO);
+    row->parts_expected = one ? 1 : row->world;
     row->parent = attempt_view(job->attempt)->resume_checkpoint;
     row->created_us = loop_wall_us(hub->loop);
     row->vault = mem_strdup(staged->vault);
