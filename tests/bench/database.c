@@ -1,0 +1,79 @@
+/* database.c - see database.h. */
+#include "tests/bench/database.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "tests/bench/process.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SQL_MS     120000
+#define OUTPUT_MAX ((size_t)1 << 20)
+
+enum status database_run(const struct stand *stand, const char *conninfo, const char *sql,
+                         double *seconds, double *number, struct error *err)
+{
+    SCOPED_TEXT char *out = mem_printf("%s/psql.out", stand->dir);
+    SCOPED_TEXT char *text = NULL;
+    const char *argv[] = {"psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", conninfo,
+                          "-c",   sql,     NULL};
+    struct process_result result;
+    size_t len;
+    enum status st = process_must(argv, "/", out, SQL_MS, &result, err);
+
+    if (st != STATUS_OK)
+        return st;
+    if (seconds)
+        *seconds = (double)result.wall_us / 1e6;
+    if (number && file_read(out, OUTPUT_MAX, &text, &len, err) == STATUS_OK)
+        *number = strtod(text, NULL);
+    return STATUS_OK;
+}
+
+enum status database_create(const struct stand *stand, char **out, struct error *err)
+{
+    static const char name[] = "dbname=";
+    enum status st = database_run(stand, stand->database, "create database bench", NULL, NULL, err);
+
+    if (st != STATUS_OK)
+        return st;
+    const char *from = strstr(stand->database, name);
+    if (!from)
+        return error_set(err, STATUS_INTERNAL, "no dbname in %s", stand->database);
+    const char *rest = from + strlen(name) + strcspn(from + strlen(name), " ");
+    *out = mem_printf("%.*s%sbench%s", (int)(from - stand->database), stand->database, name, rest);
+    return STATUS_OK;
+}
+
+enum status database_pgbench(const struct stand *stand, const char *conninfo, unsigned clients,
+                             unsigned seconds, double *per_s, struct error *err)
+{
+    static const char script_text[] = "insert into one (value) values (1);\n";
+    SCOPED_TEXT char *script = mem_printf("%s/insert.sql", stand->dir);
+    SCOPED_TEXT char *out = mem_printf("%s/pgbench.out", stand->dir);
+    SCOPED_TEXT char *count = mem_printf("%u", clients);
+    SCOPED_TEXT char *time = mem_printf("%u", seconds);
+    SCOPED_TEXT char *text = NULL;
+    const char *argv[] = {"pgbench", "-n", "-M", "prepared", "-c",   count,    "-j",
+                          "2",       "-T", time, "-f",       script, conninfo, NULL};
+    struct process_result result;
+    size_t len;
+
+    enum status st = database_run(stand, conninfo,
+                                  "create table if not exists one (id bigserial primary key, "
+                                  "value bigint)",
+                                  NULL, NULL, err);
+    if (st == STATUS_OK)
+        st = file_write_atomic(script, script_text, strlen(script_text), 0600, err);
+    if (st == STATUS_OK)
+        st = process_must(argv, "/", out, (int64_t)seconds * 1000 + 30000, &result, err);
+    if (st == STATUS_OK)
+        st = file_read(out, OUTPUT_MAX, &text, &len, err);
+    if (st != STATUS_OK)
+        return error_wrap(err, "pgbench");
+    const char *tps = strstr(text, "tps = ");
+    if (!tps)
+        return error_set(err, STATUS_UNKNOWN, "pgbench says no tps");
+    *per_s = strtod(tps + 6, NULL);
+    return STATUS_OK;
+}

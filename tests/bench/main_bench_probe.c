@@ -1,0 +1,35 @@
+/* main_bench_probe.c - rondo-bench-probe FIFO [hold]: a worker whose first act is to look at the
+ * clock; then it tells the time, and ends or waits to be killed. */
+#include "tests/bench/stamp.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static int32_t number_of(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text ? (int32_t)strtol(text, NULL, 10) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct timespec now;
+    struct stamp stamp = {0};
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    stamp.at_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    stamp.pid = (int32_t)getpid();
+    stamp.rank = number_of("RANK");
+    stamp.attempt = number_of("RONDO_ATTEMPT");
+    if (argc < 2)
+        return 2;
+    int fd = open(argv[1], O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || write(fd, &stamp, sizeof(stamp)) != (ssize_t)sizeof(stamp))
+        return 1;
+    close(fd);
+    while (argc > 2)
+        pause();
+    return 0;
+}
