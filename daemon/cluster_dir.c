@@ -350,7 +350,7 @@ char **cluster_dir_server(const struct cluster_dir *dir)
                                  "-csynchronous_commit=on",
                                  "-cfull_page_writes=on",
                                  "-cshared_buffers=64MB",
-                                 "-cmax_connections=20",
+                                 "-cmax_connections=100",
                                  "-cmax_wal_size=1GB",
                                  "-cwal_compression=on",
                                  "-cmax_parallel_workers=2",
