@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The part of demo.sh after the build: a cluster, a job, a crash, the checks, and all of it removed.
+"""The part of demo.sh after the build: a cluster, a job, a crash, the checks, all of it removed.
 
-Every wait has a limit. Whatever happens, what was started is ended and the directory goes: processes
-are known by the directory's name, which no other process has in its command line or environment.
+Every wait has a limit. Whatever happens, what was started is ended and the directory goes: our
+processes are known by the directory's name, which no other has in command line or environment.
 """
 import argparse
 import json
