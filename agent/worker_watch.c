@@ -81,7 +81,8 @@ static void look_for_hang(struct worker *worker, int64_t now)
     const Pb__Phases *phases = launch ? launch->phases : NULL;
     if (!phases || worker->finished || is_saving(worker, now))
         return;
-    bool first = worker->step < 0 && worker->reports_seen == 0;
+    /* One record is the join's: it begins the warm-up, it does not end it. */
+    bool first = worker->step < 0 && worker->reports_seen <= 1;
     uint64_t limit_ms = first ? phases->first_step_ms : phases->step_ms;
     int64_t since = first ? worker->started_us : worker->progress_us;
     if (limit_ms && now - since > (int64_t)limit_ms * 1000)

@@ -113,10 +113,26 @@ static int worker_gate(void)
     }
 }
 
+/* Joins, then needs longer for its first step than any step may take. */
+static int worker_warms_up(void)
+{
+    int fd = worker_reports_open();
+    struct page *page = map_page();
+    Pb__WorkerRecord joined = PB__WORKER_RECORD__INIT;
+    joined.has_joined = joined.joined = true;
+    worker_append(fd, &joined);
+    atomic_store(&page->reports, 1);
+    atomic_store(&page->joined, 1);
+    usleep(800000);
+    return 0;
+}
+
 static int worker_main(const char *mode)
 {
     if (strcmp(mode, "ok") == 0)
         return 0;
+    if (strcmp(mode, "warms-up") == 0)
+        return worker_warms_up();
     if (strcmp(mode, "steps") == 0)
         return worker_steps(5000);
     if (strcmp(mode, "saves") == 0)
@@ -312,6 +328,15 @@ static void silent_worker_hangs(void **state)
     assert_int_equal(rig_worker(rig, 0)->class_, PB__REASON__CODE__HANG);
 }
 
+static void warm_up_is_no_step(void **state)
+{
+    struct rig *rig = *state;
+    rig_want(rig, "warms-up", "  phases: {first_step_ms: 600000, step_ms: 200}\n");
+    rig_until(rig, rig_is_exited);
+    assert_int_equal(rig_worker(rig, 0)->exit_code, 0);
+    assert_false(rig_worker(rig, 0)->has_class_);
+}
+
 static bool is_staged(struct rig *rig)
 {
     return rig->staged != NULL && rig_is_exited(rig);
@@ -438,6 +463,7 @@ int main(int argc, char **argv)
         T(stop_waits_while_the_worker_saves),
         T(kill_ends_at_once),
         T(silent_worker_hangs),
+        T(warm_up_is_no_step),
         T(commit_is_digested_and_staged_before_the_end),
         T(gate_binds_and_opens),
         T(held_device_keeps_the_worker_from_being_gone),
