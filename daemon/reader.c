@@ -145,6 +145,22 @@ static bool reader_event_matches(const Pb__ListEventsRequest *request, const Pb_
            (event->node && strcmp(event->node, request->node) == 0);
 }
 
+/* The last `limit` of the events that matched, oldest first when unrolled. */
+struct reader_events {
+    Pb__Event **ring;
+    size_t count, limit; /* count: of all that were put */
+};
+
+static void reader_events_reply(const struct reader_events *kept, struct arena *arena,
+                                Pb__ListEventsReply *reply)
+{
+    reply->n_events = kept->count < kept->limit ? kept->count : kept->limit;
+    reply->events = arena_alloc(arena, (reply->n_events + 1) * sizeof(*reply->events));
+    for (size_t i = 0; i < reply->n_events; i++)
+        reply->events[i] = kept->ring[(kept->count - reply->n_events + i) % kept->limit];
+}
+
+/* Without a place to begin behind, the newest are wanted. */
 static void reader_list_events(struct reader_question *q)
 {
     const Pb__ListEventsRequest *request = (const Pb__ListEventsRequest *)(void *)q->request;
@@ -162,14 +178,16 @@ static void reader_list_events(struct reader_question *q)
         reader_question_store(q, q->request, reader_pass_on);
         return;
     }
-    reply.events = arena_alloc(q->arena, limit * sizeof(*reply.events));
-    while (got > 0 && reply.n_events < limit) {
-        for (size_t i = 0; i < got && reply.n_events < limit; i++)
+    struct reader_events kept = {.ring = arena_alloc(q->arena, limit * sizeof(*kept.ring)),
+                                 .limit = limit};
+    while (got > 0 && (kept.count < limit || !request->has_after_seq)) {
+        for (size_t i = 0; i < got && (kept.count < limit || !request->has_after_seq); i++)
             if (reader_event_matches(request, chunk[i]))
-                reply.events[reply.n_events++] = (Pb__Event *)chunk[i];
+                kept.ring[kept.count++ % limit] = (Pb__Event *)chunk[i];
         after = chunk[got - 1]->seq;
         got = core_events(q->reader->options.core, after, chunk, COUNT_OF(chunk), &oldest);
     }
+    reader_events_reply(&kept, q->arena, &reply);
     reader_question_end(q, STATUS_OK, NULL, &reply.base);
 }
 

@@ -111,7 +111,18 @@ static void events_are_filtered_and_bounded(void **state)
     for (size_t i = 0; i < AS(Pb__ListEventsReply, reply)->n_events; i++)
         assert_int_equal(AS(Pb__ListEventsReply, reply)->events[i]->job, 2);
     protobuf_c_message_free_unpacked(reply, NULL);
+    request.has_job = false;
     request.has_limit = true;
+    request.limit = 1; /* no place to begin behind: the newest */
+    assert_int_equal(daemon_rig_call(admin, "ListEvents", &request.base, &reply, NULL), STATUS_OK);
+    assert_int_equal(AS(Pb__ListEventsReply, reply)->n_events, 1);
+    assert_int_equal(AS(Pb__ListEventsReply, reply)->events[0]->job, 2);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    request.has_after_seq = true; /* behind the beginning: the oldest */
+    request.after_seq = -1;
+    assert_int_equal(daemon_rig_call(admin, "ListEvents", &request.base, &reply, NULL), STATUS_OK);
+    assert_int_equal(AS(Pb__ListEventsReply, reply)->events[0]->job, 1);
+    protobuf_c_message_free_unpacked(reply, NULL);
     request.limit = 0;
     assert_int_equal(daemon_rig_call(admin, "ListEvents", &request.base, NULL, NULL),
                      STATUS_INVALID);
