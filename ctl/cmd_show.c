@@ -180,14 +180,18 @@ static void print_checkpoints(const Pb__ShowJobReply *reply)
     output_table_take(table);
 }
 
+/* The newest ones that are news, oldest first. */
 static void print_events(const Pb__ShowJobReply *reply)
 {
     struct event_line_options options = {.colour = term_has_colour(STDOUT_FILENO)};
     struct text out;
-    size_t first = reply->n_events > EVENTS_SHOWN ? reply->n_events - EVENTS_SHOWN : 0;
+    size_t first = reply->n_events, shown = 0;
+    while (first > 0 && shown < EVENTS_SHOWN)
+        shown += event_line_is_news(reply->events[--first]);
     text_init(&out, 0);
     for (size_t i = first; i < reply->n_events; i++)
-        event_line(reply->events[i], &options, &out);
+        if (event_line_is_news(reply->events[i]))
+            event_line(reply->events[i], &options, &out);
     printf("\n%s", text_get(&out));
     text_fini(&out);
 }

@@ -1,4 +1,5 @@
 #include "ctl/event_line.h"
+#include "base/mem.h"
 #include "ctl/output.h"
 #include "ctl/term.h"
 #include <string.h>
@@ -52,4 +53,13 @@ void event_line(const Pb__Event *event, const struct event_line_options *options
         text_add(out, ")");
     }
     text_add(out, "\n");
+}
+
+bool event_line_is_news(const Pb__Event *event)
+{
+    static const char *const dull[] = {"STAGED", "SEALED", "EXPIRED", "DELETED"};
+    for (size_t i = 0; event->to && i < COUNT_OF(dull); i++)
+        if (strcmp(event->to, dull[i]) == 0)
+            return false;
+    return true;
 }

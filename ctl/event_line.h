@@ -8,3 +8,5 @@ struct event_line_options {
 };
 /* "12:00:01 job 7  QUEUED -> STARTING  PLACED: nodes reserved", with a newline. */
 void event_line(const Pb__Event *event, const struct event_line_options *options, struct text *out);
+/* False for what becomes of old checkpoints: that is for `rondoctl events`. */
+bool event_line_is_news(const Pb__Event *event);

@@ -111,21 +111,11 @@ static void keep_job(struct follow *follow, const Pb__Job *job)
         protobuf_c_message_free_unpacked(&old->base, NULL);
 }
 
-/* What becomes of old checkpoints is for `rondoctl events`. */
-static bool is_news(const Pb__Event *event)
-{
-    static const char *const dull[] = {"STAGED", "SEALED", "EXPIRED", "DELETED"};
-    for (size_t i = 0; event->to && i < COUNT_OF(dull); i++)
-        if (strcmp(event->to, dull[i]) == 0)
-            return false;
-    return true;
-}
-
 static void say_event(struct follow *follow, const Pb__Event *event)
 {
     struct event_line_options options = {.colour = follow->colour};
     struct text line;
-    if (!is_news(event))
+    if (!event_line_is_news(event))
         return;
     text_init(&line, 0);
     event_line(event, &options, &line);

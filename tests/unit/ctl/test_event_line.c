@@ -19,8 +19,21 @@ static void an_event_is_one_line(void **state)
     text_fini(&out);
 }
 
+static void what_becomes_of_old_checkpoints_is_no_news(void **state)
+{
+    Pb__Event event = PB__EVENT__INIT;
+    (void)state;
+    assert_true(event_line_is_news(&event));
+    event.to = (char[]){"COMMITTED"};
+    assert_true(event_line_is_news(&event));
+    event.to = (char[]){"EXPIRED"};
+    assert_false(event_line_is_news(&event));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_event_is_one_line)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_event_is_one_line),
+        cmocka_unit_test(what_becomes_of_old_checkpoints_is_no_news)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
