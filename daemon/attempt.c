@@ -1,5 +1,6 @@
 /* attempt.c - one launch of a job's gang. See attempt.h. */
 #include "daemon/attempt.h"
+#include "daemon/gate.h"
 #include "daemon/node.h"
 #include "daemon/save.h"
 
@@ -49,7 +50,6 @@ void attempt_live_reset(struct job *job)
     mem_free(job->live);
     job->live_count = job->attempt ? attempt_view(job->attempt)->n_places : 0;
     job->live = mem_array(job->live_count + 1, sizeof(*job->live));
-    job->gate = (struct gate){0};
     job->step = job->samples = 0;
     job->rate_us = 0;
     job->steps_per_s = 0;
@@ -191,6 +191,7 @@ void attempt_end_place(struct job *job, size_t place_index, const Pb__ActualWork
     Pb__Attempt *row = (Pb__Attempt *)draft_edit(&job->hub->drafts, &job->attempt->entry);
     Pb__WorkerPlace *place = row->places[place_index];
 
+    gate_place_ends(job, place_index);
     place->has_ended = place->ended = true;
     place->has_class_ = code != PB__REASON__CODE__CODE_UNSPECIFIED;
     place->class_ = code;

@@ -17,7 +17,8 @@ void gate_schedule(struct job *job)
                           : 0;
 }
 
-/* A rank that has ended answers no more: nobody waits for it. */
+/* A rank that has ended answers no more: nobody waits for it. What it meant for the question that
+ * was asked then, gate_place_ends has settled. */
 static bool is_over(const struct job *job, size_t place)
 {
     return attempt_view(job->attempt)->places[place]->ended;
@@ -51,11 +52,12 @@ static void gate_ask(struct job *job, int kind)
     row->gate_number++;
     row->gate_step = step_ahead(job);
     row->gate_kind = (Pb__Gate__Kind)kind;
+    row->has_gate_phase = true;
+    row->gate_phase = PB__GATE__PHASE__PREPARE;
     if (kind == PB__GATE__KIND__SAVE) {
         row->has_save_gate_step = true;
         row->save_gate_step = row->gate_step;
     }
-    job->gate = (struct gate){kind, PB__GATE__PHASE__PREPARE, loop_now_us(job->hub->loop)};
     node_desired_dirty_job(job);
 }
 
@@ -65,9 +67,9 @@ static bool gate_idle(const struct job *job)
 {
     const Pb__Attempt *row = attempt_view(job->attempt);
 
-    if (job->gate.phase == PB__GATE__PHASE__PREPARE)
+    if (row->gate_phase == PB__GATE__PHASE__PREPARE)
         return false;
-    if (job->gate.phase != PB__GATE__PHASE__ARM)
+    if (row->gate_phase != PB__GATE__PHASE__ARM)
         return true;
     for (size_t i = 0; i < job->live_count; i++)
         if (!is_over(job, i) && (job->live[i].gate_number != row->gate_number ||
@@ -83,7 +85,7 @@ static bool save_passed(const struct job *job)
 {
     const Pb__Attempt *row = attempt_view(job->attempt);
     bool dropped =
-        job->gate.kind == PB__GATE__KIND__SAVE && job->gate.phase == PB__GATE__PHASE__DROP;
+        row->gate_kind == PB__GATE__KIND__SAVE && row->gate_phase == PB__GATE__PHASE__DROP;
 
     if (!row->save_gate_step || dropped || save_is_whole(job, row->save_gate_step))
         return true;
@@ -111,61 +113,78 @@ bool gate_stop(struct job *job)
     return true;
 }
 
-static void gate_decide(struct job *job, size_t accepted, size_t refused)
+static void gate_decide(struct job *job, Pb__Gate__Phase phase)
 {
-    if (!refused && accepted < job->live_count)
-        return;
-    job->gate.phase = refused ? PB__GATE__PHASE__DROP : PB__GATE__PHASE__ARM;
+    Pb__Attempt *row = (Pb__Attempt *)draft_edit(&job->hub->drafts, &job->attempt->entry);
+
+    row->gate_phase = phase;
     node_desired_dirty_job(job);
-    if (refused && job->gate.kind == PB__GATE__KIND__SAVE)
+    if (phase == PB__GATE__PHASE__DROP && row->gate_kind == PB__GATE__KIND__SAVE)
         job->save_at_us = loop_now_us(job->hub->loop) + 1000000;
     job_arm(job);
 }
 
-void gate_review(struct job *job)
+static bool has_accepted(const struct job *job, size_t place)
 {
-    const Pb__Attempt *row = attempt_view(job->attempt);
+    const struct live *live = &job->live[place];
+
+    return live->gate_number == attempt_view(job->attempt)->gate_number &&
+           (live->gate_phase == PB__GATE__PHASE__PREPARE ||
+            live->gate_phase == PB__GATE__PHASE__ARM);
+}
+
+static bool has_refused(const struct job *job, size_t place)
+{
+    const struct live *live = &job->live[place];
+
+    return live->gate_number == attempt_view(job->attempt)->gate_number &&
+           live->gate_phase == PB__GATE__PHASE__DROP;
+}
+
+void gate_place_ends(struct job *job, size_t place)
+{
+    if (attempt_view(job->attempt)->gate_phase == PB__GATE__PHASE__PREPARE &&
+        !has_accepted(job, place))
+        gate_decide(job, PB__GATE__PHASE__DROP);
+}
+
+static void gate_count(struct job *job)
+{
     size_t accepted = 0, refused = 0;
 
     for (size_t i = 0; i < job->live_count; i++) {
-        const struct live *live = &job->live[i];
-        if (is_over(job, i))
-            accepted++;
-        if (is_over(job, i) || live->gate_number != row->gate_number)
-            continue;
-        accepted += live->gate_phase == PB__GATE__PHASE__PREPARE ||
-                    live->gate_phase == PB__GATE__PHASE__ARM;
-        refused += live->gate_phase == PB__GATE__PHASE__DROP;
+        accepted += is_over(job, i) || has_accepted(job, i);
+        refused += !is_over(job, i) && has_refused(job, i);
     }
-    if (job->gate.phase == PB__GATE__PHASE__PREPARE)
-        gate_decide(job, accepted, refused);
+    if (refused)
+        gate_decide(job, PB__GATE__PHASE__DROP);
+    else if (accepted == job->live_count)
+        gate_decide(job, PB__GATE__PHASE__ARM);
+}
+
+void gate_review(struct job *job)
+{
+    if (attempt_view(job->attempt)->gate_phase == PB__GATE__PHASE__PREPARE)
+        gate_count(job);
+    const Pb__Attempt *row = attempt_view(job->attempt);
     bool stop_armed =
-        job->gate.kind == PB__GATE__KIND__STOP && job->gate.phase != PB__GATE__PHASE__DROP;
+        row->gate_kind == PB__GATE__KIND__STOP && row->gate_phase != PB__GATE__PHASE__DROP;
     if (job_view(job)->state == PB__JOB__STATE__SAVING && !stop_armed && gate_idle(job) &&
         all_joined(job))
         gate_ask(job, PB__GATE__KIND__STOP);
-}
-
-void gate_loaded(struct job *job)
-{
-    const Pb__Attempt *row = job->attempt ? attempt_view(job->attempt) : NULL;
-
-    if (row && row->gate_number)
-        job->gate = (struct gate){(int)row->gate_kind, PB__GATE__PHASE__PREPARE,
-                                  loop_now_us(job->hub->loop)};
 }
 
 bool gate_fill(const struct job *job, Pb__Gate *out)
 {
     const Pb__Attempt *row = attempt_view(job->attempt);
 
-    if (!job->gate.kind || !row->gate_number)
+    if (!row->gate_number)
         return false;
     pb__gate__init(out);
     out->has_number = out->has_kind = out->has_phase = out->has_step = true;
     out->number = row->gate_number;
-    out->kind = (Pb__Gate__Kind)job->gate.kind;
-    out->phase = (Pb__Gate__Phase)job->gate.phase;
+    out->kind = row->gate_kind;
+    out->phase = row->gate_phase;
     out->step = row->gate_step;
     return true;
 }

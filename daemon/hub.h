@@ -26,12 +26,7 @@ struct live { /* what we know of one worker of the current attempt, derived */
     int64_t gate_step;
     int64_t step; /* last reported */
 };
-struct gate {  /* the attempt's current question, derived but for number and step */
-    int kind;  /* Pb__Gate__Kind; 0: none */
-    int phase; /* Pb__Gate__Phase */
-    int64_t asked_us;
-};
-struct save {           /* a checkpoint of a job */
+struct save { /* a checkpoint of a job */
     int64_t id;
     struct entry entry; /* Pb__Checkpoint */
     struct job *job;
@@ -52,7 +47,6 @@ struct job {
     struct attempt *attempt; /* current or last; NULL: none yet */
     struct live *live;       /* of the current attempt, one a place */
     size_t live_count;
-    struct gate gate;
     struct loop_timer *timer;
     struct list due;        /* in hub->due */
     bool queued;            /* in hub->queue */

@@ -29,9 +29,9 @@ void job_arm(struct job *job)
     case PB__JOB__STATE__SAVING:
         earliest(&next, job->limit_at_us);
         earliest(&next, job->settle_by_us);
-        earliest(&next, job->save_at_us);
-        if (job_view(job)->state == PB__JOB__STATE__SAVING)
-            earliest(&next, job->stop_by_us);
+        /* Each only where job_run looks at it: one that nobody takes away would be due for ever. */
+        earliest(&next, job_view(job)->state == PB__JOB__STATE__SAVING ? job->stop_by_us
+                                                                       : job->save_at_us);
         break;
     default:
         break;
@@ -144,7 +144,6 @@ void job_loaded(struct job *job)
             job->live[i].up = was_up && state != PB__JOB__STATE__STOPPING;
         if (state == PB__JOB__STATE__SAVING)
             job->stop_by_us = now + (int64_t)row->spec->phases->save_ms * 1000;
-        gate_loaded(job);
         gate_schedule(job);
     }
     job->not_before_us = rest_of_backoff(job);
