@@ -414,11 +414,17 @@ static void check_end(struct cluster *cluster)
 }
 
 /* --- a run */
+/* Without the directory of this run, so that two runs of a seed say the same. */
 static void log_line(void *arg, const char *line)
 {
+    struct cluster *cluster = arg;
     const char *text = strchr(line, ' ');
+    SCOPED_TEXT char *copy = mem_strdup(text ? text + 1 : line);
+    size_t len = strlen(cluster->root);
 
-    sim_trace(arg, "  %s", text ? text + 1 : line);
+    for (char *at = copy; (at = strstr(at, cluster->root));)
+        memmove(at, at + len, strlen(at + len) + 1);
+    sim_trace(cluster->sim, "  %s", copy);
 }
 
 static void cluster_init(struct cluster *cluster, uint64_t seed, const char *root)
@@ -437,7 +443,7 @@ static void cluster_init(struct cluster *cluster, uint64_t seed, const char *roo
     cluster->answers = map_create();
     cluster->reported = map_create();
     cluster->db = sim_db_create(cluster->sim);
-    log_set_sink(log_line, cluster->sim);
+    log_set_sink(log_line, cluster);
     sim_db_faults(cluster->db, (uint32_t)sim_below(cluster->sim, 30));
     snprintf(path, sizeof(path), "%s/vault", root);
     if (file_make_dirs(path, 0700, &err) != STATUS_OK)
