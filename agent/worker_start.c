@@ -5,6 +5,7 @@
 #include "agent/actual.h"
 #include "agent/code.h"
 #include "agent/environment.h"
+#include "agent/lead.h"
 #include "agent/save.h"
 #include "agent/worker_part.h"
 #include "base/log.h"
@@ -330,6 +331,22 @@ static void stage_sock(struct worker *worker)
 
 /* --- delay: rank 0 listens first */
 
+static enum status find_cwd(const struct worker *worker, const char *tmp, char *out, size_t cap,
+                            struct error *err)
+{
+    const char *workdir = worker->desired->launch->workdir;
+    if (!workdir || !*workdir)
+        (void)snprintf(out, cap, "%s", worker->code_dir ? worker->code_dir : tmp);
+    else if (*workdir == '/')
+        (void)snprintf(out, cap, "%s", workdir);
+    else if (!worker->code_dir || !path_is_plain(workdir))
+        return error_set(err, STATUS_INVALID, "workdir '%.100s' needs code that it is inside of",
+                         workdir);
+    else
+        (void)snprintf(out, cap, "%s/%s", worker->code_dir, workdir);
+    return STATUS_OK;
+}
+
 static const struct worker *rank_zero(const struct worker *worker)
 {
     const Pb__WorkerKey *key = worker->desired->key;
@@ -407,33 +424,42 @@ static void start_delay_poll(struct worker *worker)
     files_run(worker->agent->files, batch, start_delay_done, worker_ref_create(worker));
 }
 
+static void start_looked(void *arg, enum status st, const struct error *err,
+                         struct files_batch *batch)
+{
+    struct worker *worker = worker_ref_take(arg);
+    const struct files_step *step = &batch->steps[0];
+    (void)st, (void)err;
+    if (!worker)
+        return;
+    if (step->bytes && !lead_of_head(step->bytes, step->len))
+        start_good(worker);
+    else
+        start_delay_timer(worker);
+}
+
 static void stage_delay(struct worker *worker)
 {
     const Pb__Launch *launch = worker->desired->launch;
+    enum lead lead = lead_of_command(launch->command, launch->n_command);
+    char cwd[4096];
     worker->delay_until_us = loop_now_us(worker->agent->loop) + LISTEN_WAIT_US;
-    if (worker->desired->key->rank == 0 || launch->delay_ms == 0)
+    if (worker->desired->key->rank == 0 || launch->delay_ms == 0 || lead == LEAD_NONE) {
         start_good(worker);
-    else
+    } else if (lead == LEAD_NEEDED ||
+               find_cwd(worker, worker->dir, cwd, sizeof(cwd), NULL) != STATUS_OK) {
         start_delay_poll(worker);
+    } else {
+        const char *program = launch->command[0];
+        SCOPED_TEXT char *path =
+            *program == '/' ? mem_strdup(program) : mem_printf("%s/%s", cwd, program);
+        struct files_batch *batch = files_batch_create();
+        files_read(batch, path, 0, LEAD_HEAD_BYTES)->missing_ok = true;
+        files_run(worker->agent->files, batch, start_looked, worker_ref_create(worker));
+    }
 }
 
 /* --- launch */
-
-static enum status find_cwd(const struct worker *worker, const char *tmp, char *out, size_t cap,
-                            struct error *err)
-{
-    const char *workdir = worker->desired->launch->workdir;
-    if (!workdir || !*workdir)
-        (void)snprintf(out, cap, "%s", worker->code_dir ? worker->code_dir : tmp);
-    else if (*workdir == '/')
-        (void)snprintf(out, cap, "%s", workdir);
-    else if (!worker->code_dir || !path_is_plain(workdir))
-        return error_set(err, STATUS_INVALID, "workdir '%.100s' needs code that it is inside of",
-                         workdir);
-    else
-        (void)snprintf(out, cap, "%s/%s", worker->code_dir, workdir);
-    return STATUS_OK;
-}
 
 static enum status make_environment(const struct worker *worker, const char *tmp,
                                     struct environment **out, struct error *err)

@@ -65,11 +65,20 @@ static void later_ranks_wait_for_their_delay(void **state)
 {
     struct rig *rig = *state;
     int64_t from = loop_now_us(rig->loop);
-    rig_want(rig, "wait", "  delay_ms: 400\n");
-    rig_want(rig, "wait", "  delay_ms: 400\n");
+    rig_want(rig, "wait.py", "  delay_ms: 400\n");
+    rig_want(rig, "wait.py", "  delay_ms: 400\n");
     rig_until(rig, rig_is_running);
     rig_until(rig, later_rank_runs);
     assert_true(loop_now_us(rig->loop) - from >= 400000);
+}
+
+static void ranks_of_a_binary_start_together(void **state)
+{
+    struct rig *rig = *state;
+    rig_want(rig, "wait", "  delay_ms: 86400000\n");
+    rig_want(rig, "wait", "  delay_ms: 86400000\n");
+    rig_until(rig, rig_is_running);
+    rig_until(rig, later_rank_runs);
 }
 
 static void bad_keys_are_left_alone(void **state)
@@ -88,12 +97,16 @@ static void bad_keys_are_left_alone(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0)
-        return strcmp(argv[2], "wait") == 0 ? pause() : 0;
+        return strncmp(argv[2], "wait", 4) == 0 ? pause() : 0;
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
-        T(the_same_wish_twice_starts_one_worker), T(ended_worker_is_not_started_again),
-        T(next_attempt_replaces_the_one_before),  T(stop_before_the_start_never_runs_it),
-        T(later_ranks_wait_for_their_delay),      T(bad_keys_are_left_alone),
+        T(the_same_wish_twice_starts_one_worker),
+        T(ended_worker_is_not_started_again),
+        T(next_attempt_replaces_the_one_before),
+        T(stop_before_the_start_never_runs_it),
+        T(later_ranks_wait_for_their_delay),
+        T(ranks_of_a_binary_start_together),
+        T(bad_keys_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
