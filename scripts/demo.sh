@@ -34,34 +34,53 @@ fail() {
 }
 
 # A tree that belongs to somebody else than root is built as him, so that he can go on with it.
-as_owner() {
+as_owner=()
+find_owner() {
     local owner group
     owner=$(stat -c %u "$root") group=$(stat -c %g "$root")
-    if [ "$(id -u)" -ne 0 ] || [ "$owner" -eq 0 ] ||
-        { [ -e "$build" ] && [ "$(stat -c %u "$build")" -ne "$owner" ]; }; then
-        "$@"
-    else
-        setpriv --reuid "$owner" --regid "$group" --clear-groups -- "$@"
+    if [ "$(id -u)" -eq 0 ] && [ "$owner" -ne 0 ] &&
+        { [ ! -e "$build" ] || [ "$(stat -c %u "$build")" -eq "$owner" ]; }; then
+        as_owner=(setpriv --reuid "$owner" --regid "$group" --clear-groups --)
     fi
+}
+
+# wait_child: for the last background command; a signal to us ends it first.
+child=
+wait_child() {
+    local rc=0
+    child=$!
+    wait "$child" || rc=$?
+    child=
+    return "$rc"
+}
+stop() {
+    if [ -n "$child" ]; then
+        kill "$child" 2>/dev/null || true
+        wait "$child" || true
+    fi
+    exit $((128 + $1))
 }
 
 # bounded SECONDS NAME command...: output to a log; its end is shown when it fails.
 bounded() {
-    local limit=$1 log="$build/log/demo-$2.txt" rc=0
+    local limit=$1 log="$build/log/demo-$2.txt" name=$2 rc=0
     shift 2
-    as_owner timeout -k 10 "$limit" "$@" 2>&1 | as_owner tee "$log" >/dev/null || rc=$?
+    rm -f "$log"
+    ${as_owner[@]+"${as_owner[@]}"} timeout -k 10 "$limit" "$@" >"$log" 2>&1 &
+    wait_child || rc=$?
     if [ "$rc" -ne 0 ]; then
         grep -E 'error:|CMake Error|undefined reference' "$log" | head -n 20 || true
         echo "  ..."
         tail -n 20 "$log" || true
-        fail "$1: exit $rc (limit $limit s); all of it is in $log"
+        fail "$name: exit $rc (limit $limit s); all of it is in $log"
     fi
 }
 
 build_all() {
     local cache=${CCACHE_DIR:-${HOME:-/nonexistent}/.cache/ccache}
-    as_owner mkdir -p "$build/log"
-    as_owner test -w "$cache" || cache=$build/ccache
+    find_owner
+    ${as_owner[@]+"${as_owner[@]}"} mkdir -p "$build/log"
+    ${as_owner[@]+"${as_owner[@]}"} test -w "$cache" || cache=$build/ccache
     bounded 300 configure env CCACHE_DIR="$cache" cmake -S "$root" -B "$build" -G Ninja \
         -DCMAKE_C_COMPILER_LAUNCHER=ccache
     bounded 1800 build env CCACHE_DIR="$cache" ninja -C "$build" "${targets[@]}"
@@ -76,8 +95,12 @@ main() {
         *) usage >&2 && exit 2 ;;
         esac
     done
+    trap 'stop 1' HUP
+    trap 'stop 2' INT
+    trap 'stop 15' TERM
     echo "== packages"
-    timeout -k 10 1800 "$root/scripts/setup.sh" || fail "scripts/setup.sh: exit $?"
+    timeout -k 10 1800 "$root/scripts/setup.sh" &
+    wait_child || fail "scripts/setup.sh: exit $?"
     echo "== build"
     local begin=$SECONDS
     build_all
