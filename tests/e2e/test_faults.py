@@ -1,0 +1,366 @@
+"""kill -9 of everything, a database that goes away, a node that falls silent: jobs get there."""
+
+import collections
+import contextlib
+import os
+import pathlib
+import signal
+import threading
+import time
+import uuid
+
+import pytest
+
+import rondo_cluster
+from rondo_cluster import alive, spec, until
+
+grpc = pytest.importorskip("grpc")
+LEASE_MS = 8000
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with rondo_cluster.running(agents=3, slots=2, flags=[
+            f"--lease-ms={LEASE_MS}", "--heartbeat-ms=500"]) as it:
+        yield it
+
+
+def counting(cluster, name, steps=1500, workers=3, **more):
+    """A counter over two nodes; about 2 ms a step."""
+    more.setdefault("restart", {"budget": 3, "backoff_ms": 20})
+    more.setdefault("checkpoint", {"every_steps": 100})
+    return spec(name, [cluster.counter, "--steps", steps, "--step-us", 2000], workers=workers,
+                success={"rule": "TARGET", "target_samples": steps * workers * 8}, **more)
+
+
+def reached(cluster, job, step):
+    """Waits until rank 0 has reported the step and a checkpoint is committed."""
+    cluster.while_it_lives(job, lambda: int(cluster.show(job)["job"].get("step", 0)) >= step and
+                           cluster.sql("select 1 from checkpoint where job = %s and "
+                                       "state = 'COMMITTED'", job))
+
+
+def points_of(cluster, job):
+    return cluster.sql("select rank, attempt, incarnation, step, effective "
+                       "from metric_points(%s, 'loss')", job)
+
+
+def check_points(cluster, job, steps=1500, workers=3):
+    """Each step of each rank counts once, none was stored twice, none is missing inside an
+    attempt."""
+    wanted = {(rank, step): 1 for rank in range(workers) for step in range(1, steps + 1)}
+
+    def effective():
+        return collections.Counter((row[0], row[3]) for row in points_of(cluster, job) if row[4])
+
+    until(lambda: len(effective()) >= len(wanted), lambda: f"{len(effective())} points", 30)
+    assert effective() == wanted
+    every = collections.Counter(row[:4] for row in points_of(cluster, job))
+    assert set(every.values()) == {1}
+    runs = collections.defaultdict(list)
+    for rank, attempt, incarnation, step in every:
+        runs[rank, attempt, incarnation].append(step)
+    for key, seen in runs.items():
+        assert len(seen) == max(seen) - min(seen) + 1, key
+    assert cluster.sql("select coalesce(sum(points), 0) from metric_loss where job = %s",
+                       job) == [(0,)]
+
+
+def check_count(cluster, job, steps=1500, workers=3):
+    """The counter's sum is that of an undisturbed run."""
+    samples = steps * workers * 8
+    out = cluster.output(job).decode()
+    assert f"done at step {steps}, sample {samples}, sum {samples * (samples - 1) // 2}" in out
+
+
+def check_resume(cluster, job, attempt):
+    """The attempt began where a committed checkpoint of an earlier one said."""
+    shown = cluster.show(job)
+    resume = int(shown["attempts"][attempt - 1]["resume_checkpoint"])
+    step, samples, state, wrote = cluster.sql(
+        "select step, samples, state, attempt from checkpoint where id = %s", resume)[0]
+    assert wrote < attempt and step > 0
+    out = cluster.output(job, "--attempt", attempt).decode()
+    assert f"resumed at step {step}, sample {samples}\n" in out
+
+
+# --- one process killed
+
+def test_kill_a_worker(cluster):
+    job = cluster.submit(counting(cluster, "kill-worker"))
+    workers = cluster.running(job, 3)
+    reached(cluster, job, 200)
+    os.kill(workers["w", 1], signal.SIGKILL)
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "SUCCEEDED" and len(shown["attempts"]) == 2, cluster.tell(job)
+    assert shown["attempts"][0]["end"]["code"] == "WORKER_SIGNALLED"
+    assert shown["job"]["restarts_used"] == 1
+    check_resume(cluster, job, 2)
+    check_points(cluster, job)
+    check_count(cluster, job)
+
+
+def test_kill_a_shim(cluster):
+    job = cluster.submit(counting(cluster, "kill-shim"))
+    workers = cluster.running(job, 3)
+    reached(cluster, job, 200)
+    stat = pathlib.Path(f"/proc/{workers['w', 2]}/stat").read_text()
+    shim = int(stat.rpartition(")")[2].split()[1])
+    assert b"rondo-shim" in pathlib.Path(f"/proc/{shim}/cmdline").read_bytes()
+    os.kill(shim, signal.SIGKILL)
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "SUCCEEDED" and len(shown["attempts"]) == 2, cluster.tell(job)
+    assert shown["attempts"][0]["end"]["code"] == "SHIM_LOST"
+    assert not [pid for pid in workers.values() if alive(pid)]
+    check_resume(cluster, job, 2)
+    check_points(cluster, job)
+    check_count(cluster, job)
+
+
+def kill_agent(cluster):
+    agent = cluster.agent_pid("n1")
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: cluster.agent_pid("n1") not in (None, agent), "a new agent n1")
+
+
+def kill_daemon(cluster):
+    agents = {node: cluster.agent_pid(node) for node in ("n1", "n2", "n3")}
+    cluster.kill_daemon()
+    cluster.start()
+    assert {node: cluster.agent_pid(node) for node in agents} == agents
+
+
+def kill_postmaster(cluster):
+    server = cluster.postmaster()
+    os.kill(server, signal.SIGKILL)
+    until(lambda: cluster.postmaster() not in (None, server), "a new postmaster")
+
+
+@pytest.mark.parametrize("kill", [kill_agent, kill_daemon, kill_postmaster])
+def test_healthy_workers_run_on_when(cluster, kill):
+    job = cluster.submit(counting(cluster, kill.__name__, steps=3000))
+    workers = cluster.running(job, 3)
+    reached(cluster, job, 200)
+    kill(cluster)
+    until(cluster.is_ready, cluster.log)
+    assert all(alive(pid) for pid in workers.values()) or cluster.state(job) == "SUCCEEDED"
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "SUCCEEDED" and len(shown["attempts"]) == 1, cluster.tell(job)
+    check_points(cluster, job, 3000)
+    check_count(cluster, job, 3000)
+
+
+# --- submits
+
+def test_100_acknowledged_submits_survive_the_daemon(cluster):
+    ran = cluster.home / "ran"
+    ran.mkdir()
+    ran.chmod(0o777)
+    messages = rondo_cluster.stubs().control
+    request = messages.SubmitRequest()
+    job = request.spec
+    job.name = "once"
+    role = job.roles.add(name="w")
+    role.command.extend(["/bin/sh", "-c", f"umask 0; echo x >> {ran}/$RONDO_JOB"])
+    job.restart.budget = 0
+    acknowledged = {}
+    with cluster.control() as control:
+        for _ in range(100):
+            request.request_id = uuid.uuid4().hex
+            acknowledged[request.request_id] = control.Submit(request, timeout=30).job
+    cluster.kill_daemon()
+    cluster.start()
+    ids = sorted(acknowledged.values())
+    assert len(set(ids)) == 100
+    until(lambda: cluster.sql("select count(*) from job where state = 'SUCCEEDED' and "
+                              "id = any(%s)", ids) == [(100,)], cluster.log)
+    assert sorted(int(path.name) for path in ran.iterdir()) == ids
+    assert {path.read_text() for path in ran.iterdir()} == {"x\n"}
+    assert cluster.sql("select count(*) from job where name = 'once'") == [(100,)]
+    with cluster.control() as control:  # a retry of the last is answered, not repeated
+        assert control.Submit(request, timeout=30).job == acknowledged[request.request_id]
+
+
+def test_submits_by_many_clients_while_the_daemon_dies(cluster):
+    """Whoever got an id finds the job; whoever did not repeats the request and gets one."""
+    messages = rondo_cluster.stubs().control
+    got, errors = {}, {}
+
+    def client(number):
+        request = messages.SubmitRequest(request_id=f"client-{number}-{uuid.uuid4().hex}")
+        request.spec.name = f"storm-{number}"
+        request.spec.roles.add(name="w").command.append("/bin/true")
+        end = time.monotonic() + 60
+        with cluster.control() as control:
+            while time.monotonic() < end:
+                try:
+                    # A Python client moves its connection on only while it waits in a call.
+                    got[number] = control.Submit(request, timeout=20, wait_for_ready=True).job
+                    return
+                except grpc.RpcError as error:
+                    if error.code() not in (grpc.StatusCode.UNAVAILABLE,
+                                            grpc.StatusCode.DEADLINE_EXCEEDED):
+                        got[number] = error.code()
+                        return
+                    errors[number] = f"{error.code()} {error.details()}"
+                    time.sleep(0.1)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(24)]
+    for thread in threads[:12]:
+        thread.start()
+    time.sleep(0.02)
+    cluster.kill_daemon()
+    for thread in threads[12:]:
+        thread.start()
+    cluster.start()
+    for thread in threads:
+        thread.join(90)
+    assert sorted(got) == list(range(24)), errors
+    found = dict(cluster.sql("select id, name from job where name like 'storm-%%'"))
+    assert found == {job: f"storm-{number}" for number, job in got.items()}
+    until(lambda: cluster.sql("select count(*) from job where name like 'storm-%%' and state = "
+                              "'SUCCEEDED'") == [(24,)], cluster.log)
+
+
+# --- the database is away
+
+@contextlib.contextmanager
+def frozen_database(cluster):
+    data = os.path.realpath(cluster.dir / "postgres/data")
+    frozen = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and os.readlink(entry / "cwd") == data:
+                frozen.append(int(entry.name))
+    assert frozen
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_m41_database_away_for_ten_seconds(cluster):
+    messages = rondo_cluster.stubs().control
+    request = messages.SubmitRequest(request_id=uuid.uuid4().hex)
+    request.spec.name = "while-away"
+    request.spec.roles.add(name="w").command.append("/bin/true")
+    job = cluster.submit(counting(cluster, "runs-on", steps=8000))
+    workers = cluster.running(job, 3)
+    reached(cluster, job, 200)
+    with frozen_database(cluster):
+        end = time.monotonic() + 10
+        status, text = until(lambda: (answer := cluster.http("/readyz"))[0] == 503 and answer,
+                             cluster.log, 30)
+        assert "database" in text
+        assert cluster.http("/healthz")[0] == 200
+        with cluster.control() as control:
+            with pytest.raises(grpc.RpcError) as info:
+                control.Submit(request, timeout=30)
+            assert info.value.code() is grpc.StatusCode.UNAVAILABLE
+            shown = control.ShowJob(messages.ShowJobRequest(job=job), timeout=30)
+            assert shown.job.spec.name == "runs-on"
+        while time.monotonic() < end:
+            assert all(alive(pid) for pid in workers.values())
+            time.sleep(0.2)
+    until(lambda: cluster.http("/readyz")[0] == 200, cluster.log, 60)
+    with cluster.control() as control:
+        first = control.Submit(request, timeout=30).job
+        assert control.Submit(request, timeout=30).job == first
+    assert cluster.wait(first)["job"]["state"] == "SUCCEEDED"
+    assert cluster.sql("select id from job where name = 'while-away'") == [(first,)]
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "SUCCEEDED" and len(shown["attempts"]) == 1, cluster.tell(job)
+    check_points(cluster, job, 8000)
+    check_count(cluster, job, 8000)
+
+
+# --- silence
+
+def test_m39_daemon_away_for_longer_than_the_lease(cluster):
+    """Unreachable is not dead: after its return leases start full."""
+    job = cluster.submit(counting(cluster, "m39", steps=100_000))
+    workers = cluster.running(job, 3)
+    cluster.kill_daemon()
+    time.sleep(LEASE_MS / 1000 + 1)
+    assert all(alive(pid) for pid in workers.values())
+    cluster.start()
+    time.sleep(1)
+    assert cluster.running(job, 3) == workers
+    assert len(cluster.show(job)["attempts"]) == 1
+    cluster.cancel(job, "--now")
+
+
+def test_m15_m20_a_silent_node_loses_its_attempt(cluster):
+    """The agent of rank 0 is frozen past the lease: the gang starts elsewhere; what the old one
+    still reports does not count, and its workers go once it is back."""
+    job = cluster.submit(counting(cluster, "m15", steps=1000))
+    cluster.running(job, 3)
+    reached(cluster, job, 150)
+    places = cluster.show(job)["attempts"][0]["places"]
+    node = places[2]["node"]
+    old = cluster.running(job, 3)
+    agent = cluster.agent_pid(node)
+    os.kill(agent, signal.SIGSTOP)
+    os.kill(old["w", 2], signal.SIGSTOP)  # else it would simply reach its end
+    try:
+        until(lambda: cluster.sql("select 1 from attempt where job = %s and number = 1 and "
+                                  "reason = 'NODE_LOST'", job), lambda: cluster.tell(job),
+              LEASE_MS / 1000 + 30)
+        shown = cluster.wait(job)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert shown["job"]["state"] == "SUCCEEDED", cluster.tell(job)
+    assert node not in [place["node"] for place in shown["attempts"][1]["places"]]
+    assert shown["job"].get("restarts_used", 0) == 0  # never the user's fault
+    until(lambda: not alive(old["w", 2]), "the zombie's end", 30)
+    until(cluster.is_ready, cluster.log)
+    check_points(cluster, job, 1000)
+    check_count(cluster, job, 1000)
+
+
+def test_m10_cancelled_while_the_daemon_was_dying(cluster):
+    job = cluster.submit(spec("m10", "trap '' TERM; echo up; while :; do sleep 0.2; done",
+                              grace_ms=4000, workers=2))
+    cluster.said(job, "up")
+    workers = cluster.running(job, 2)
+    cluster.ctl("cancel", job)
+    cluster.kill_daemon()
+    cluster.start()
+    assert cluster.wait(job)["job"]["state"] == "CANCELLED"
+    assert not [pid for pid in workers.values() if alive(pid)]
+
+
+def test_m40_cancel_during_recovery(cluster):
+    job = cluster.submit(counting(cluster, "m40", steps=100_000))
+    workers = cluster.running(job, 3)
+    reached(cluster, job, 100)
+    os.kill(workers["w", 0], signal.SIGKILL)
+    cluster.ctl("cancel", job, "--wait")
+    assert cluster.state(job) == "CANCELLED"
+    assert not [pid for pid in workers.values() if alive(pid)]
+    until(lambda: not [command for command in cluster.processes().values()
+                       if "rondo-counter" in command], "every counter's end", 30)
+
+
+def test_everything_dies_at_once(cluster):
+    """Daemon, database and agents: the workers do not notice."""
+    job = cluster.submit(counting(cluster, "all-die", steps=3000))
+    workers = cluster.running(job, 3)
+    reached(cluster, job, 200)
+    agents = [cluster.agent_pid(node) for node in ("n1", "n2", "n3")]
+    server = cluster.postmaster()
+    cluster.daemon.kill()
+    for pid in [server, *agents]:
+        os.kill(pid, signal.SIGKILL)
+    cluster.daemon.wait(30)
+    cluster.start()
+    until(cluster.is_ready, cluster.log)
+    assert all(alive(pid) for pid in workers.values()) or cluster.state(job) == "SUCCEEDED"
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "SUCCEEDED" and len(shown["attempts"]) == 1, cluster.tell(job)
+    check_points(cluster, job, 3000)
+    check_count(cluster, job, 3000)
