@@ -38,7 +38,6 @@ PYTHON = "/usr/bin/python3"
 
 def until(condition, what, limit=LIMIT_S, pause=0.1):
     """The first true value of condition(); fails with what: a text, or a function giving one."""
-    one)."""
     end = time.monotonic() + limit
     while True:
         value = condition()
