@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A test program that is its own worker ends after that time, also when the test was killed. */
+#define UNIT_WORKER_S 600
+
 static inline char *unit_dir_create(void)
 {
     const char *base = getenv("TMPDIR");

@@ -84,8 +84,10 @@ static void unknown_code_fails_the_launch_with_a_reason(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
+        (void)alarm(UNIT_WORKER_S);
         return access("hello.txt", R_OK) == 0 ? 0 : 8;
+    }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(workers_share_one_fetch_and_later_ones_need_none),

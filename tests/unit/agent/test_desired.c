@@ -96,8 +96,10 @@ static void bad_keys_are_left_alone(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
+        (void)alarm(UNIT_WORKER_S);
         return strncmp(argv[2], "wait", 4) == 0 ? pause() : 0;
+    }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(the_same_wish_twice_starts_one_worker),

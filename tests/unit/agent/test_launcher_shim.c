@@ -287,8 +287,10 @@ static int work_eat(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
+        (void)alarm(UNIT_WORKER_S);
         return strcmp(argv[2], "abort") == 0 ? work_abort() : work_eat();
+    }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(exit_code_comes_back),

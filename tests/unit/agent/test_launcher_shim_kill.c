@@ -402,8 +402,10 @@ static int work(char **argv)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
+        (void)alarm(UNIT_WORKER_S);
         return work(argv + 2);
+    }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 #define BARE(name)                                                                                 \
     {                                                                                              \

@@ -97,8 +97,10 @@ static int worker_talk(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
+        (void)alarm(UNIT_WORKER_S);
         return worker_talk();
+    }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(follow_reads_every_byte_then_closes),

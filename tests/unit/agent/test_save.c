@@ -122,8 +122,10 @@ static void bad_resume_point_fails_the_launch_clearly(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--worker") == 0)
+    if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
+        (void)alarm(UNIT_WORKER_S);
         return strcmp(argv[2], "watched") == 0 ? worker_watched() : 0;
+    }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(watched_checkpoint_is_staged_before_the_end),
