@@ -24,7 +24,8 @@ bool node_is_open(const struct node *node);
 
 /* Use. */
 void node_recount(struct hub *hub);
-/* Recounts, logs and repairs what differs; answers how many nodes did (0 unless we have a fault). */
+/* Recounts, logs and repairs what differs; answers how many nodes did (0 unless we have a fault).
+ */
 size_t node_audit(struct hub *hub);
 void node_build_slots(struct node *node);
 void node_take(struct node *node, struct job *job, const Pb__Role *role,
