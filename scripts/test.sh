@@ -26,6 +26,7 @@ Examples:
   scripts/test.sh
   scripts/test.sh tidy unit
   PYTEST_ARGS='-k cancel -x' scripts/test.sh e2e
+  PATIENCE=4 scripts/test.sh asan      a machine that is busy with other things: limits times 4
 END
 }
 
@@ -56,7 +57,7 @@ count_junit() {
 
 # bounded SECONDS LOG command...: output to the log, its end shown when it fails.
 bounded() {
-    local limit=$1 log=$2 rc=0
+    local limit=$(($1 * ${PATIENCE:-1})) log=$2 rc=0
     shift 2
     mkdir -p "$(dirname "$log")"
     timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
@@ -84,7 +85,7 @@ run_ctest() {
     local part=$1 dir=$2 left_out=$3 rc=0
     shift 3
     rm -f "$dir/log/ctest.xml"
-    bounded 600 "$dir/log/$part.txt" "$@" ctest --test-dir "$dir" -j "$jobs" --timeout 300 \
+    bounded 600 "$dir/log/$part.txt" "$@" ctest --test-dir "$dir" -j "$jobs" --timeout $((300 * ${PATIENCE:-1})) \
         -E "$left_out" --output-on-failure --no-tests=error --output-junit "log/ctest.xml" \
         --test-output-size-passed 200000 --test-output-size-failed 200000 || rc=$?
     count_junit "$part" "$dir/log/ctest.xml" "$rc"
