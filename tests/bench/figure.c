@@ -94,6 +94,17 @@ void figure_list(void)
     }
 }
 
+void figure_markdown(struct text *out)
+{
+    text_add(out, "| figure | unit | target | what |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        text_addf(out, "| `%s` | %s | ", rows[i].name, rows[i].unit);
+        if (rows[i].target > 0)
+            text_addf(out, "%s %g", rows[i].at_least ? "at least" : "at most", rows[i].target);
+        text_addf(out, " | %s |\n", rows[i].means);
+    }
+}
+
 static bool is_met(const struct figure_row *row, double value)
 {
     return row->at_least ? value >= row->target : value <= row->target;

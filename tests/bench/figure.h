@@ -3,6 +3,7 @@
  * Rows of the table are a contract: name, unit, target, rival. What is reported is printed at once
  * as `name value unit` (unless JSON was asked for) and kept until the end. */
 #pragma once
+#include "base/text.h"
 #include <stdbool.h>
 
 struct figure_row {
@@ -17,6 +18,7 @@ void figure_quiet(bool quiet); /* nothing is printed before figure_json */
 void figure_report(const char *name, double value);
 /* Beside the contract: calibration, minima, CPU time. */
 void figure_note(const char *name, double value, const char *unit);
-void figure_list(void); /* the table, for people */
-void figure_json(void); /* all that was reported */
+void figure_list(void);                 /* the table, for people */
+void figure_markdown(struct text *out); /* the same as a table of Markdown */
+void figure_json(void);                 /* all that was reported */
 void figure_fini(void);

@@ -20,6 +20,7 @@ static const struct {
     {"docs/reference/rondoctl.md", page_rondoctl},
     {"docs/reference/job-file.md", page_job_file},
     {"docs/reference/api.md", page_api},
+    {"docs/reference/rondo-bench.md", page_bench},
 };
 
 static bool complain(const char *what, const char *why)

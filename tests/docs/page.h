@@ -15,6 +15,7 @@ void page_rondo_agent(const struct page_sources *sources, struct text *out);
 void page_rondoctl(const struct page_sources *sources, struct text *out);
 void page_job_file(const struct page_sources *sources, struct text *out);
 void page_api(const struct page_sources *sources, struct text *out);
+void page_bench(const struct page_sources *sources, struct text *out);
 
 /* The comment behind "name = N" within the block of that head, "message Role", of the source. */
 void page_comment(const char *source, const char *head, const char *name, struct text *out);
