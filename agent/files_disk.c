@@ -121,9 +121,10 @@ static enum status sync_parent(const struct files_step *step, const char *path, 
 static enum status step_write(struct files_step *step, struct error *err)
 {
     SCOPED_TEXT char *temp = mem_printf("%s.new", step->path);
-    (void)unlink(temp);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                  step->mode ? step->mode : 0600);
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(temp, flags, step->mode ? step->mode : 0600);
+    if (fd < 0 && errno == EEXIST && unlink(temp) == 0) /* a leftover: somebody died here */
+        fd = open(temp, flags, step->mode ? step->mode : 0600);
     if (fd < 0)
         return fail(step, "create", err);
     enum status st = write_all(step, fd, err);
