@@ -47,6 +47,8 @@ const struct option config_daemon_rows[] = {
      "How often agents say that they live; at most a third of lease_ms."},
     {"pass_ms_max", OPT_U32, AT(pass_ms_max), "15000", 1000, 3600000,
      "readyz fails when no scheduling pass has run for this long."},
+    {"points_keep_days", OPT_U32, AT(points_keep_days), "0", 0, 36500,
+     "Metric points older than this many days are dropped, a day at a time; 0 keeps them all."},
     {"ended_max", OPT_U32, AT(ended_max), "2000", 10, 1000000,
      "Ended jobs kept in memory; older ones are read from the database."},
     {"queued_max", OPT_U32, AT(queued_max), "100000", 1, 10000000,

@@ -241,7 +241,10 @@ static enum status rondod_open_store(struct rondod *d, const char *conninfo, str
     if (gethostname(host, sizeof(host) - 1) != 0)
         snprintf(host, sizeof(host), "unknown");
     holder = mem_printf("%s:%s", host, d->dir ? d->dir->path : d->config->listen);
-    struct store_pg_options options = {.loop = d->loop, .conninfo = conninfo, .holder = holder};
+    struct store_pg_options options = {.loop = d->loop,
+                                       .conninfo = conninfo,
+                                       .holder = holder,
+                                       .keep_days = d->config->points_keep_days};
     enum status st = store_pg_create(&options, &d->store, err);
     return st == STATUS_OK ? st : error_wrap(err, "database");
 }
