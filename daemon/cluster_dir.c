@@ -15,13 +15,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define CLUSTER_PATH  "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define SOCKET_NAME   "/.s.PGSQL.5432"
 #define SOCKET_MAX    (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 #define LOG_BYTES_MAX (16 << 20)
 
-const char *const cluster_dir_env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:"
-                                       "/sbin:/bin",
-                                       "LC_ALL=C.UTF-8", "TZ=UTC",
+const char *const cluster_dir_env[] = {CLUSTER_PATH, "LC_ALL=C.UTF-8", "TZ=UTC",
                                        /* A server process keeps what one statement freed for the
                                         * next: giving it back costs more than the statement. */
                                        "MALLOC_TOP_PAD_=1048576", "MALLOC_TRIM_THRESHOLD_=16777216",

@@ -69,7 +69,7 @@ def main():
     options = parser.parse_args()
     headers = [name for name in glob.glob("**/*.h", recursive=True) if not name.startswith("build")]
     headers += glob.glob(os.path.join(options.build, "gen/**/*.h"), recursive=True)
-    shared = digest([".clang-tidy"] + sorted(headers))
+    shared = digest([".clang-tidy", "tests/.clang-tidy"] + sorted(headers))
     store = os.path.join(options.build, "lint")
     os.makedirs(store, exist_ok=True)
     until = time.monotonic() + options.seconds

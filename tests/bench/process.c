@@ -18,7 +18,6 @@
 #define SLICE_MS 200
 #define TAIL_MAX 150
 
-extern char **environ;
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number)
