@@ -1,5 +1,6 @@
 #!/bin/bash
-# The long tests: many seeds, long outages, long fuzzing. Takes hours; scripts/test.sh is what every change must pass.
+# The long tests: many seeds, long outages, long fuzzing. Takes hours; scripts/test.sh is what
+# every change must pass.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 
@@ -31,7 +32,12 @@ check() { # check NAME command...
     local name=$1
     shift
     printf '%s %s\n' "$(date -u +%H:%M:%S)" "$name"
-    if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); printf '%s: FAILED\n' "$name"; fi
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf '%s: FAILED\n' "$name"
+    fi
 }
 
 check setup scripts/setup.sh
@@ -44,7 +50,8 @@ for away in 1 60 600; do
     check "outage $away s" env RONDO_BUILD="$PWD/build" RONDO_AWAY_S="$away" timeout 3600 \
         /usr/bin/python3 -m pytest -q tests/e2e/test_faults.py -k away
 done
-check fuzz-build cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang-14 -DRONDO_SANITIZE=address
+check fuzz-build cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang-14 \
+    -DRONDO_SANITIZE=address
 check fuzz-build ninja -C build-fuzz
 for target in build-fuzz/tests/fuzz_*; do
     [ -x "$target" ] || continue
