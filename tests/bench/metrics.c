@@ -88,6 +88,8 @@ static enum status await_stored(struct metrics *metrics, int64_t job, struct err
             return STATUS_OK;
         bench_rest(metrics->bench, LOOK_MS);
     }
+    if (process_interrupted())
+        return error_set(err, STATUS_CANCELLED, "interrupted");
     return error_set(err, STATUS_DEADLINE, "the last point is not stored");
 }
 

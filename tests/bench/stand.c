@@ -224,6 +224,13 @@ static bool read_database(struct stand *stand)
     return true;
 }
 
+static bool has_ended(pid_t child)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid;
+}
+
 static enum status await_daemon(struct stand *stand, uint32_t agents, struct error *err)
 {
     int64_t end_us = process_now_us() + START_MS * 1000ll;
@@ -231,7 +238,9 @@ static enum status await_daemon(struct stand *stand, uint32_t agents, struct err
     enum status st = STATUS_OK;
 
     while (!stand->database && !read_database(stand)) {
-        if (process_interrupted() || process_now_us() > end_us || kill(stand->daemon, 0) != 0)
+        if (process_interrupted())
+            return error_set(err, STATUS_CANCELLED, "interrupted");
+        if (process_now_us() > end_us || has_ended(stand->daemon))
             return error_set(err, STATUS_DEADLINE, "rondod dev is not ready: see %s/rondod.log",
                              stand->dir);
         bench_rest(stand->bench, 20);
@@ -271,11 +280,9 @@ static void stop_daemon(struct stand *stand)
 
     kill(stand->daemon, SIGTERM);
     int64_t end_us = process_now_us() + STOP_MS * 1000ll;
-    siginfo_t info = {0};
-    while (waitid(P_PID, (id_t)stand->daemon, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == 0 && process_now_us() < end_us)
+    while (!has_ended(stand->daemon) && process_now_us() < end_us)
         bench_rest(stand->bench, 20);
-    if (info.si_pid == 0)
+    if (!has_ended(stand->daemon))
         kill(stand->daemon, SIGKILL);
     (void)!process_wait(stand->daemon, 1000, &result, &err);
 }
