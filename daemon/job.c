@@ -12,7 +12,8 @@
 
 #define STATE(value)    HUB_NAME(job__state, value)
 #define CODE(value)     HUB_NAME(reason__code, value)
-#define FAILED_GRACE_MS 1000 /* survivors of a broken attempt have nothing left to save */
+#define FAILED_GRACE_MS 1000     /* survivors of a broken attempt have nothing left to save */
+#define STEADY_US       60000000 /* an attempt that ran so long begins the count of launches anew */
 
 static Pb__Job *job_edit(struct job *job)
 {
@@ -146,11 +147,25 @@ static void plan_after_break(struct job *job, Pb__Reason__Code code)
         else
             set_not_before(job, backoff_ms(restart, ++row->restarts_used));
     } else { /* free of charge, but never in a tight loop */
+        if (job->running_us && loop_now_us(job->hub->loop) - job->running_us >= STEADY_US)
+            row->launch_failures = 0;
         row->launch_failures++;
         set_not_before(job, code == PB__REASON__CODE__START_TIMEOUT || row->launch_failures > 2
                                 ? backoff_ms(restart, row->launch_failures)
                                 : 0);
     }
+}
+
+/* Work was committed and none of it can be loaded: beginning at step 0 would bury that. */
+static const char *refuse_start_over(struct job *job)
+{
+    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+
+    if (job_view(job)->next != PB__JOB__NEXT__REQUEUE || !job_view(job)->last_checkpoint ||
+        save_resume(job) || (policy && policy->start_over))
+        return NULL;
+    job_edit(job)->next = PB__JOB__NEXT__END_FAILED;
+    return "no committed checkpoint can be loaded; checkpoint.start_over allows step 0";
 }
 
 static void job_gone(struct job *job);
@@ -166,10 +181,16 @@ static void job_stopping(struct job *job, uint64_t grace_ms)
 void job_break(struct job *job, Pb__Reason__Code code, const char *text)
 {
     Pb__Job__State state = job_view(job)->state;
+    char longer[700];
 
     if (state == PB__JOB__STATE__STOPPING || !job_fsm_find(state, JOB_EV_BROKEN))
         return;
     plan_after_break(job, code);
+    const char *refused = refuse_start_over(job);
+    if (refused) {
+        snprintf(longer, sizeof(longer), "%s: %.500s", refused, text);
+        text = longer;
+    }
     job_must(job, JOB_EV_BROKEN, code, text);
     job->stop_grace_ms = FAILED_GRACE_MS;
     job_stopping(job, FAILED_GRACE_MS);
@@ -332,11 +353,9 @@ static bool all_up(const struct job *job)
 static void workers_up(struct job *job)
 {
     Pb__Attempt *row = (Pb__Attempt *)draft_edit(&job->hub->drafts, &job->attempt->entry);
-    Pb__Job *job_row = job_edit(job);
 
     row->has_running_us = true;
     row->running_us = loop_wall_us(job->hub->loop);
-    job_row->launch_failures = 0;
     job->start_by_us = 0;
     job->running_us = loop_now_us(job->hub->loop);
     gate_schedule(job);

@@ -252,6 +252,15 @@ static Pb__Reason__Code exit_class(const Pb__ActualWorker *said)
     return said->exit_code ? PB__REASON__CODE__USER_ERROR : PB__REASON__CODE__CODE_UNSPECIFIED;
 }
 
+/* Some ends are those of workers that never ran. */
+static bool has_run(const Pb__ActualWorker *said)
+{
+    Pb__Reason__Code class = exit_class(said);
+
+    return said->state == PB__ACTUAL_WORKER__STATE__EXITED &&
+           class != PB__REASON__CODE__LAUNCH_FAILED && class != PB__REASON__CODE__CHECKPOINT_ERROR;
+}
+
 static void worker_run(struct node *node, const Pb__ActualWorker *said)
 {
     struct job *job = job_fenced(node->hub, said->key);
@@ -263,9 +272,7 @@ static void worker_run(struct node *node, const Pb__ActualWorker *said)
     if (place < 0 || strcmp(row->places[place]->node, node_view(node)->name) != 0)
         return;
     struct live *live = &job->live[place];
-    live->up |= said->state == PB__ACTUAL_WORKER__STATE__RUNNING ||
-                (said->state == PB__ACTUAL_WORKER__STATE__EXITED &&
-                 exit_class(said) != PB__REASON__CODE__LAUNCH_FAILED);
+    live->up |= said->state == PB__ACTUAL_WORKER__STATE__RUNNING || has_run(said);
     live->joined = said->joined;
     live->saving = said->saving;
     live->gate_number = said->gate_number;

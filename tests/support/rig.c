@@ -224,22 +224,41 @@ static void key_fill(Pb__WorkerKey *key, int64_t job, uint32_t rank, uint32_t at
     key->incarnation = 1;
 }
 
-void rig_say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
-             Pb__ActualWorker__State state, int exit_code)
+static void say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                Pb__ActualWorker *worker)
 {
     Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
-    Pb__ActualWorker worker = PB__ACTUAL_WORKER__INIT, *workers[] = {&worker};
+    Pb__ActualWorker *workers[] = {worker};
     Pb__WorkerKey key;
 
     key_fill(&key, job, rank, attempt);
-    worker.key = &key;
-    worker.has_state = true;
-    worker.state = state;
-    worker.has_exit_code = state == PB__ACTUAL_WORKER__STATE__EXITED;
-    worker.exit_code = exit_code;
+    worker->key = &key;
+    worker->has_state = true;
     report.n_workers = 1;
     report.workers = workers;
     node_report(node, &report);
+}
+
+void rig_say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+             Pb__ActualWorker__State state, int exit_code)
+{
+    Pb__ActualWorker worker = PB__ACTUAL_WORKER__INIT;
+
+    worker.state = state;
+    worker.has_exit_code = state == PB__ACTUAL_WORKER__STATE__EXITED;
+    worker.exit_code = exit_code;
+    say(node, job, rank, attempt, &worker);
+}
+
+void rig_say_class(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                   Pb__Reason__Code class)
+{
+    Pb__ActualWorker worker = PB__ACTUAL_WORKER__INIT;
+
+    worker.state = PB__ACTUAL_WORKER__STATE__EXITED;
+    worker.has_class_ = true;
+    worker.class_ = class;
+    say(node, job, rank, attempt, &worker);
 }
 
 void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,

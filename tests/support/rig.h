@@ -49,6 +49,8 @@ void rig_node_rejoin(struct rig_node *node); /* same agent; says whole=true with
 /* The agent says of a worker that the core desires; report is whole when the first after a join. */
 void rig_say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
              Pb__ActualWorker__State state, int exit_code);
+void rig_say_class(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                   Pb__Reason__Code class); /* EXITED, for that reason */
 void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
                     int64_t step, int64_t samples);
 void rig_say_sealed(struct rig_node *node); /* answers the first seal that is desired */

@@ -283,6 +283,87 @@ static void checkpoint_commits_when_whole_and_is_resumed_from(void **state) /* M
     assert_int_equal(node->desired->n_deletes, 1);
 }
 
+static void stage_and_seal(struct rig_node *node, int64_t job, int64_t step)
+{
+    rig_say_staged(node, job, 0, 1, step, step * 8);
+    rig_say_sealed(node);
+}
+
+/* Two committed ones, then the newest and the one before cannot be loaded. */
+static int64_t all_damaged(struct rig *rig, struct rig_node *node, void (*fn)(Pb__JobSpec *spec))
+{
+    int64_t job = rig_submit(rig, 1, fn);
+
+    rig_say(node, job, 0, 1, RUNNING, 0);
+    stage_and_seal(node, job, 10);
+    stage_and_seal(node, job, 20);
+    rig_say(node, job, 0, 1, EXITED, 1);
+    assert_int_equal(node->launch->resume->step, 20);
+    rig_say_class(node, job, 0, 2, PB__REASON__CODE__CHECKPOINT_ERROR);
+    assert_int_equal(core_attempt(rig->core, job, 2)->has_running_us, false);
+    assert_int_equal(rig_state(rig, job), S(STARTING));
+    assert_int_equal(node->launch->resume->step, 10);
+    rig_say_class(node, job, 0, 3, PB__REASON__CODE__CHECKPOINT_ERROR);
+    return job;
+}
+
+static void step_0_is_refused_when_work_was_committed(void **state) /* M49 M59 */
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = all_damaged(rig, node, with_checkpoints);
+
+    assert_int_equal(rig_state(rig, job), S(FAILED));
+    assert_int_equal(core_job(rig->core, job)->reason->code, PB__REASON__CODE__CHECKPOINT_ERROR);
+    assert_non_null(strstr(core_job(rig->core, job)->reason->text, "start_over"));
+}
+
+static void start_over(Pb__JobSpec *spec)
+{
+    with_checkpoints(spec);
+    spec->checkpoint->has_start_over = true;
+    spec->checkpoint->start_over = true;
+}
+
+static void step_0_is_taken_when_asked_for(void **state) /* M49 */
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = all_damaged(rig, node, start_over);
+
+    assert_int_equal(rig_state(rig, job), S(STARTING));
+    assert_null(node->launch->resume);
+}
+
+static void run_with_heartbeats(struct rig *rig, struct rig_node *node, int seconds)
+{
+    for (int i = 0; i < seconds; i++) {
+        Pb__AgentUp up = PB__AGENT_UP__INIT;
+        core_agent_up(rig->core, &node->link, &up);
+        rig_run(rig, 1000);
+    }
+}
+
+static void free_relaunches_back_off(void **state) /* M11 M32 */
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = rig_submit(rig, 1, NULL);
+    uint32_t ports[3];
+
+    for (uint32_t attempt = 1; attempt <= 3; attempt++) {
+        assert_int_equal(rig_state(rig, job), S(STARTING));
+        ports[attempt - 1] = node->launch->master_port;
+        rig_say(node, job, 0, attempt, RUNNING, 0); /* up, and still no success */
+        rig_say_class(node, job, 0, attempt, PB__REASON__CODE__PORT_CLASH);
+    }
+    assert_int_equal(rig_state(rig, job), S(QUEUED));
+    assert_true(ports[0] != ports[1] && ports[1] != ports[2]);
+    assert_int_equal(core_job(rig->core, job)->restarts_used, 0);
+    run_with_heartbeats(rig, node, 5);
+    assert_int_equal(rig_state(rig, job), S(STARTING));
+}
+
 static void second_claimant_is_refused(void **state) /* M9 */
 {
     struct rig *rig = *state;
@@ -344,6 +425,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(checkpoint_commits_when_whole_and_is_resumed_from, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(step_0_is_refused_when_work_was_committed, setup, teardown),
+        cmocka_unit_test_setup_teardown(step_0_is_taken_when_asked_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(free_relaunches_back_off, setup, teardown),
         cmocka_unit_test_setup_teardown(second_claimant_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(start_timeout_releases_and_requeues, setup, teardown),
     };
