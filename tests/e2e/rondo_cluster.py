@@ -31,7 +31,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RONDO_BUILD", "build")
 BIN = BUILD / "bin"
-LIMIT_S = 120
+LIMIT_S = 60 * float(os.environ.get("PATIENCE", 1))
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 PYTHON = "/usr/bin/python3"
 
@@ -123,12 +123,13 @@ def stubs():
             import rondo.v1.agent_pb2_grpc as agent_grpc
             import rondo.v1.control_pb2 as control
             import rondo.v1.control_pb2_grpc as control_grpc
+            import rondo.v1.node_pb2 as node
         finally:
             sys.path.remove(out)
     finally:
         shutil.rmtree(out)
     return types.SimpleNamespace(agent=agent, agent_grpc=agent_grpc, control=control,
-                                 control_grpc=control_grpc)
+                                 control_grpc=control_grpc, node=node)
 
 
 class Cluster:
@@ -390,6 +391,11 @@ class Cluster:
         return [f"process {pid} {command}" for pid, command in found.items()]
 
 
+def interrupted(signum, frame):
+    """Told to end: fixtures clean up all the same."""
+    raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
 def running(agents=2, slots=4, flags=(), start=True):
     """A cluster, started; afterwards nothing of it may be left."""
@@ -399,6 +405,7 @@ def running(agents=2, slots=4, flags=(), start=True):
     home = tempfile.mkdtemp(prefix="rondo-e2e-", dir="/tmp")
     os.chmod(home, 0o711)
     cluster = Cluster(home, agents, slots, flags)
+    signal.signal(signal.SIGTERM, interrupted)
     try:
         if start:
             cluster.start()
