@@ -298,6 +298,8 @@ static bool print_special(double value, char *out)
         snprintf(out, TEXT_SCALAR_DOUBLE, "NaN");
     else if (isinf(value))
         snprintf(out, TEXT_SCALAR_DOUBLE, "%s", value > 0 ? "Infinity" : "-Infinity");
+    else if (value == 0 && signbit(value)) /* readers take -0 for an integer, which has no sign */
+        snprintf(out, TEXT_SCALAR_DOUBLE, "-0.0");
     else
         return false;
     return true;

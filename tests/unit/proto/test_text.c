@@ -126,7 +126,7 @@ static void doubles_print_with_the_fewest_digits(void **state)
                  {1e300, "1e+300"},
                  {NAN, "NaN"},
                  {-INFINITY, "-Infinity"},
-                 {-0.0, "-0"},
+                 {-0.0, "-0.0"},
                  {2.2250738585072014e-308, "2.2250738585072014e-308"}};
     char out[TEXT_SCALAR_DOUBLE];
     (void)state;

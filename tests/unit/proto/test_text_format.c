@@ -281,7 +281,7 @@ static void json_keeps_numbers_exactly(void **state)
     assert_string_equal(
         text_get(&out),
         "{\"name\":\"a\\\"\\\\\\n\\u001f\xef\xbf\xbd/\",\"values\":[0.1,0.0003,0.3333333333333333,"
-        "5e-324,1e+22,-0,\"NaN\",\"Infinity\",\"-Infinity\",100],\"integers\":["
+        "5e-324,1e+22,-0.0,\"NaN\",\"Infinity\",\"-Infinity\",100],\"integers\":["
         "\"-9223372036854775808\",\"9223372036854775807\",\"9007199254740993\"]}");
     text_fini(&out);
 }
