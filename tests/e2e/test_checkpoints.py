@@ -117,7 +117,7 @@ job.finish()
 
 
 def test_m48_saving_a_step_again(cluster):
-    """In the same attempt it is answered as sealed; in the next one it is a checkpoint of its own."""
+    """In the same attempt it is sealed already; in the next one it is another checkpoint."""
     job = cluster.submit(program(cluster, "m48", """
 save(10)
 if first:
