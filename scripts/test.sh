@@ -37,7 +37,7 @@ elsewhere='^tidy$|_python$' # by part tidy; by pytest
 export HOME="${HOME:-/root}" LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 export ASAN_OPTIONS="${ASAN_OPTIONS:-abort_on_error=0:detect_leaks=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-ignore_noninstrumented_modules=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-ignore_noninstrumented_modules=1:report_thread_leaks=0}"
 
 say() { printf '%s %s\n' "$(date -u +%H:%M:%S)" "$*"; }
 
