@@ -133,12 +133,12 @@ def stubs():
 
 
 class Cluster:
-    def __init__(self, home, agents, slots, flags):
+    def __init__(self, home, agents, slots, flags, address):
         self.home = pathlib.Path(home)
         self.dir = self.home / "d"
         self.agents, self.slots, self.flags = agents, slots, list(flags)
         self.daemon = None
-        self.listen = self.status_listen = "127.0.0.1:0"
+        self.listen, self.status_listen = f"{address}:0", "127.0.0.1:0"
         self.cgroups = set()
         self.files = 0
         self._copy_worker_side()
@@ -365,8 +365,10 @@ class Cluster:
                 self.daemon.wait(LIMIT_S)
         left += self._end_processes()
         left += [f"cgroup {path}" for path in self.cgroups if os.path.exists(path)]
-        for address in {self.listen, self.status_listen} - {"127.0.0.1:0"}:
+        for address in (self.listen, self.status_listen):
             host, port = address.rsplit(":", 1)
+            if port == "0":
+                continue
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
                 left.append(f"port {address}")
         return left
@@ -397,18 +399,17 @@ def interrupted(signum, frame):
 
 
 @contextlib.contextmanager
-def running(agents=2, slots=4, flags=(), start=True):
-    """A cluster, started; afterwards nothing of it may be left."""
+def running(agents=2, slots=4, flags=(), address="127.0.0.1"):
+    """A cluster, started; afterwards nothing of it may be left. address: of its gRPC services."""
     for program in ("rondod", "rondo-agent", "rondo-shim", "rondoctl", "rondo-counter"):
         if not (BIN / program).exists():
             pytest.skip(f"{BIN / program} is not built")
     home = tempfile.mkdtemp(prefix="rondo-e2e-", dir="/tmp")
     os.chmod(home, 0o711)
-    cluster = Cluster(home, agents, slots, flags)
+    cluster = Cluster(home, agents, slots, flags, address)
     signal.signal(signal.SIGTERM, interrupted)
     try:
-        if start:
-            cluster.start()
+        cluster.start()
         yield cluster
     finally:
         left = cluster.stop()
