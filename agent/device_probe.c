@@ -36,7 +36,7 @@ static json_t *probe_text(const char *bytes)
     char clean[256];
     size_t len = 0;
     for (; bytes[len] && len < sizeof(clean) - 1; len++)
-        clean[len] = bytes[len] >= ' ' && bytes[len] < 127 ? bytes[len] : '?';
+        clean[len] = (char)(bytes[len] >= ' ' && bytes[len] < 127 ? bytes[len] : '?');
     clean[len] = '\0';
     return json_string(clean);
 }

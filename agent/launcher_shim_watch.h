@@ -10,4 +10,4 @@ struct launcher_shim_watch;
 struct launcher_shim_watch *launcher_shim_watch_create(struct uv_loop_s *uv, int fd,
                                                        void (*fn)(void *arg), void *arg);
 int launcher_shim_watch_fd(const struct launcher_shim_watch *watch);
-void launcher_shim_watch_close(struct launcher_shim_watch **watch); /* NULL inside is fine */
+void launcher_shim_watch_close(struct launcher_shim_watch **place); /* NULL inside is fine */

@@ -180,10 +180,8 @@ enum tail_result tail_next(const uint8_t *bytes, size_t len, size_t *at, struct 
     if (digest_crc32c(0, head + 8, size) != read_u32(head + 4))
         return TAIL_WRONG_CRC;
     *out = (struct tail_record){.samples = -1};
-    if (!read_record((struct cursor){head + 8, head + 8 + size}, out))
-        out->refused = true;
-    else if (out->report && !tail_check_report(out->report, out->report_len, out))
-        out->refused = true;
+    out->refused = !read_record((struct cursor){head + 8, head + 8 + size}, out) ||
+                   (out->report && !tail_check_report(out->report, out->report_len, out));
     if (out->refused)
         out->report = out->failure = NULL;
     *at += 8 + size;
