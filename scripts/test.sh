@@ -86,7 +86,8 @@ run_ctest() {
     shift 3
     rm -f "$dir/log/ctest.xml"
     bounded 600 "$dir/log/$part.txt" "$@" ctest --test-dir "$dir" -j "$jobs" \
-        --timeout $((300 * ${PATIENCE:-1})) -E "$left_out" --output-on-failure --no-tests=error --output-junit "log/ctest.xml" \
+        --timeout $((300 * ${PATIENCE:-1})) -E "$left_out" \
+        --output-on-failure --no-tests=error --output-junit "log/ctest.xml" \
         --test-output-size-passed 200000 --test-output-size-failed 200000 || rc=$?
     count_junit "$part" "$dir/log/ctest.xml" "$rc"
 }
