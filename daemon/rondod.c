@@ -19,12 +19,14 @@
 #include <unistd.h>
 #include <uv.h>
 
-#define RONDOD_FAILED 1
-#define RONDOD_FENCED 3
+#define RONDOD_FAILED   1
+#define RONDOD_FENCED   3
+#define RONDOD_AGAIN_US 1000000 /* signals closer to each other are one request */
 
 struct rondod {
     const struct config *config;
     bool dev, stopping;
+    int64_t stopping_us; /* when a signal asked for it */
     int code;
     struct loop *loop;
     uv_signal_t term, interrupt;
@@ -109,7 +111,11 @@ static void rondod_signal(uv_signal_t *handle, int number)
     struct rondod *d = handle->data;
 
     log_info("rondod.signal", log_int("signal", number));
-    if (d->stopping) /* asked twice: at once; agents and database are found again */
+    if (!d->stopping)
+        d->stopping_us = loop_now_us(d->loop);
+    /* Asked again: at once; agents and database are found again. One request may come as two
+     * signals: `timeout` sends it to the process and to its group. */
+    if (d->stopping && loop_now_us(d->loop) - d->stopping_us > RONDOD_AGAIN_US)
         loop_uv_stop(d->loop);
     rondod_stop(d, 0);
 }
