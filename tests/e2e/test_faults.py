@@ -117,6 +117,30 @@ def test_kill_a_shim(cluster):
     check_count(cluster, job)
 
 
+def test_m22_a_broken_gang_is_back_within_seconds(cluster):
+    job = cluster.submit(counting(cluster, "m22", steps=100_000, workers=6))
+    workers = cluster.running(job, 6)
+    for pid in workers.values():
+        os.kill(pid, signal.SIGKILL)
+    cluster.while_it_lives(job, lambda: len(found := cluster.workers(job)) == 6 and
+                           not set(found.values()) & set(workers.values()))
+    ended, up = cluster.sql("select (select ended_at from attempt where job = %s and number = 1), "
+                            "(select running_at from attempt where job = %s and number = 2)",
+                            job, job)[0]
+    assert (up - ended).total_seconds() < 10
+    cluster.cancel(job, "--now")
+
+
+def test_m18_the_budget_survives_the_daemon(cluster):
+    job = cluster.submit(spec("m18", "exit 1", restart={"budget": 2, "backoff_ms": 3000}))
+    until(lambda: cluster.show(job)["job"].get("restarts_used", 0) == 1, lambda: cluster.tell(job))
+    cluster.kill_daemon()
+    cluster.start()
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "FAILED" and shown["job"]["restarts_used"] == 2
+    assert len(shown["attempts"]) == 3
+
+
 def kill_agent(cluster):
     agent = cluster.agent_pid("n1")
     os.kill(agent, signal.SIGKILL)

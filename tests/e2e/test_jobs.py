@@ -463,3 +463,30 @@ def test_many_jobs_each_once(cluster):
     assert len(set(ids)) == 40
     until(lambda: cluster.sql("select count(*) from job where state = 'SUCCEEDED' and attempt = 1 "
                               "and id = any(%s)", ids) == [(40,)], cluster.log)
+
+
+# --- order
+
+def test_m35_priority_then_age(cluster):
+    """All slots are taken while they come in; one at a time may then run."""
+    order = cluster.home / "order"
+    order.touch()
+    order.chmod(0o666)
+    blocker = cluster.submit(spec("blocker", "sleep 600", workers=8))
+    cluster.running(blocker, 8)
+    jobs = [cluster.submit(spec(f"p{n}", f"echo {n} >> {order}", workers=8, priority=priority))
+            for n, priority in enumerate((0, 5, 0, -5, 5))]
+    cluster.cancel(blocker, "--now")
+    for job in jobs:
+        assert cluster.wait(job)["job"]["state"] == "SUCCEEDED"
+    assert [int(line) for line in order.read_text().split()][::8] == [1, 4, 0, 2, 3]
+
+
+def test_m31_a_bad_job_does_not_hold_up_the_others(cluster):
+    bad = [cluster.submit(spec(f"bad-{n}", ["/no/such/program"], workers=8, priority=100,
+                               restart={"budget": 1000, "backoff_ms": 100,
+                                        "backoff_ms_max": 1000}))
+           for n in range(3)]
+    for n in range(5):
+        cluster.run(spec(f"good-{n}", TRUE, workers=8), limit=40)
+    cluster.ctl("cancel", *bad, "--wait")

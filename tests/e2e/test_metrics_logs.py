@@ -17,7 +17,7 @@ grpc = pytest.importorskip("grpc")
 REPORTS = """
 import math, rondo
 job = rondo.join()
-doubles = [float("nan"), float("inf"), float("-inf"), -0.0, 5e-324, 1.7976931348623157e308, 0.1, 1e16]
+doubles = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308, 0.1, 1e16]
 integers = [0, -1, 2**53 + 1, 2**63 - 1, -2**63, 2**31, -2**31 - 1, 42]
 for step, (double, integer) in enumerate(zip(doubles, integers), 1):
     job.report(step, samples=step * 8, double=double, integer=integer)
