@@ -21,6 +21,7 @@ static void error_format(char *out, size_t cap, const char *fmt, va_list args)
         error_mark_cut(out, cap);
 }
 
+#undef error_set /* a macro for the analyzer */
 enum status error_set(struct error *err, enum status st, const char *fmt, ...)
 {
     va_list args;

@@ -124,7 +124,7 @@ enum status vault_tree_open(const char *vault, const char *path, bool make, int 
         at = fd;
     }
     *out = at;
-    at = -1;
+    at = -1; /* NOLINT(clang-analyzer-deadcode.DeadStores): the cleanup of SCOPED_FD reads it */
     return STATUS_OK;
 }
 

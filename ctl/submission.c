@@ -273,7 +273,7 @@ static int send_chunk(struct submission *submission, struct connect *connect, si
         output_error("the daemon answered %zu of %zu jobs", got->n_results, many.n_requests);
         code = VERB_BROKEN;
     }
-    for (size_t i = 0; code == VERB_OK && i < many.n_requests; i++)
+    for (size_t i = 0; code == VERB_OK && got && i < many.n_requests; i++)
         if (!keep_result(submission, indices[i], got->results[i], reply->results[indices[i]],
                          last_try))
             *again = true;

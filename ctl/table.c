@@ -56,11 +56,13 @@ void table_addf(struct table *table, const char *fmt, ...)
 
 size_t table_rows(const struct table *table)
 {
+    assert(table->columns_count > 0);
     return table->count / table->columns_count;
 }
 
 static void natural_widths(const struct table *table, size_t *widths)
 {
+    assert(table->columns_count > 0);
     for (size_t c = 0; c < table->columns_count; c++)
         widths[c] = term_width(table->columns[c].header);
     for (size_t i = 0; i < table->count; i++) {

@@ -78,7 +78,7 @@ static enum status listener_address(const char *text, struct sockaddr_storage *o
 
 static uint16_t listener_port(int fd)
 {
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {0};
     socklen_t len = sizeof(bound);
 
     if (getsockname(fd, (struct sockaddr *)(void *)&bound, &len) != 0)

@@ -263,27 +263,28 @@ static void store_pg_batch_done(struct store *store, enum store_lane number, uin
                                 uint64_t batch, store_done done, void *arg)
 {
     struct store_pg *pg = CONTAINER_OF(store, struct store_pg, base);
+    struct store_pg_lane *lane = &pg->lanes[number];
     struct store_pg_commit *find = NEW(struct store_pg_commit);
     struct store_pg_value_list list = {0};
 
-    find->lane = &pg->lanes[number];
+    find->lane = lane;
     find->term = term;
     find->number = batch;
     find->done = done;
     find->arg = arg;
     store_pg_row_init(&find->rows);
-    if (!find->lane->usable) {
+    if (!lane->usable) {
         commit_refuse(pg, find, STATUS_UNAVAILABLE, "the database is away");
         return;
     }
     find->st = STATUS_NOT_FOUND;
     find->op = (struct store_pg_op){.result = find_result, .done = find_done};
-    store_pg_link_begin(find->lane->link, &find->op);
+    store_pg_link_begin(lane->link, &find->op);
     store_pg_value_i64(&list, true, number);
     store_pg_value_i64(&list, true, (int64_t)term);
     store_pg_value_i64(&list, true, (int64_t)batch);
-    store_pg_value_send(&list, find->lane->link, STORE_BATCH_FIND);
-    store_pg_link_end(find->lane->link);
+    store_pg_value_send(&list, lane->link, STORE_BATCH_FIND);
+    store_pg_link_end(lane->link);
 }
 
 /* --- upkeep: partitions ahead, old ones dropped, old answers dropped */

@@ -346,6 +346,7 @@ EXPORT int rondo_save_dir(int64_t step, char *out, size_t cap, uint32_t ms)
         return result ? member_fail_errno(-result, "make the checkpoint's directory") : 0;
     }
     set_in_save(1);
+    answer.dir[0] = '\0';
     result = ask(ASK_SAVE_DIR, step, -1, ms, &answer);
     if (result == 0 && (answer.dir[0] != '/' || strlen(answer.dir) >= cap))
         result = member_fail(RONDO_INTERNAL, "the agent named no directory, or a very long one");

@@ -12,9 +12,11 @@ void text_base64_print(const void *bytes, size_t len, struct text *out)
         uint32_t group = (uint32_t)in[at] << 16;
         group |= left > 1 ? (uint32_t)in[at + 1] << 8 : 0;
         group |= left > 2 ? (uint32_t)in[at + 2] : 0;
-        char four[4] = {alphabet[group >> 18], alphabet[group >> 12 & 63],
-                        left > 1 ? alphabet[group >> 6 & 63] : '=',
-                        left > 2 ? alphabet[group & 63] : '='};
+        char four[4] = {alphabet[group >> 18], alphabet[group >> 12 & 63], '=', '='};
+        if (left > 1)
+            four[2] = alphabet[group >> 6 & 63];
+        if (left > 2)
+            four[3] = alphabet[group & 63];
         text_add_bytes(out, four, sizeof four);
     }
 }

@@ -194,7 +194,7 @@ static bool parse_real(const ProtobufCFieldDescriptor *field, struct text_scalar
 static bool same_name(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++) {
-        char x = *a == '-' ? '_' : *a, y = *b;
+        char x = (char)(*a == '-' ? '_' : *a), y = *b;
         if (strncasecmp(&x, &y, 1) != 0)
             return false;
     }
