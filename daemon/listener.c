@@ -78,13 +78,16 @@ static enum status listener_address(const char *text, struct sockaddr_storage *o
 
 static uint16_t listener_port(int fd)
 {
-    struct sockaddr_storage bound = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = {.v6 = {0}};
     socklen_t len = sizeof(bound);
 
-    if (getsockname(fd, (struct sockaddr *)(void *)&bound, &len) != 0)
+    if (getsockname(fd, &bound.any, &len) != 0)
         return 0;
-    return ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&bound)->sin6_port
-                                             : ((struct sockaddr_in *)(void *)&bound)->sin_port);
+    return ntohs(bound.any.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
 }
 
 enum status listener_open(const char *address, int *fd, uint16_t *port, struct error *err)
