@@ -54,6 +54,7 @@ struct worker {
 
     int64_t start_us; /* of the attempt on this node: reports and failures count from it */
     int64_t started_us, progress_us, asked_us, saving_us, saved_us, ended_us, delay_until_us;
+    int64_t save_began_us; /* seen to save since then, after TERM; 0: it does not */
     uint32_t proofs;
     struct loop_timer *timer, *delay_timer, *proof_timer;
     int64_t told_us; /* its progress */

@@ -47,6 +47,18 @@ static void look_at_page(struct worker *worker, int64_t now)
         worker->progress_us = now;
 }
 
+/* The save that was under way when the grace ended counts; one that begins later does not, else a
+ * worker that is deaf to TERM and saves every few steps would stay up to the hard cap. */
+static void look_at_saving(struct worker *worker, int64_t over, int64_t now)
+{
+    if (!is_saving(worker, now))
+        worker->save_began_us = 0;
+    else if (!worker->save_began_us)
+        worker->save_began_us = now;
+    if (worker->save_began_us && worker->save_began_us <= over)
+        worker->saved_us = now;
+}
+
 /* TERM was sent: KILL follows, later while the worker saves, at the latest at the hard cap. */
 static void look_at_grace(struct worker *worker, int64_t now)
 {
@@ -55,8 +67,7 @@ static void look_at_grace(struct worker *worker, int64_t now)
         return;
     int64_t over = worker->asked_us + (int64_t)grace_ms * 1000;
     int64_t cap = worker->asked_us + (int64_t)most_ms * 1000;
-    if (is_saving(worker, now))
-        worker->saved_us = now;
+    look_at_saving(worker, over, now);
     if (worker->saved_us >= worker->asked_us && worker->saved_us + AFTER_SAVING_US > over)
         over = worker->saved_us + AFTER_SAVING_US;
     if (now < (over < cap ? over : cap))

@@ -100,6 +100,17 @@ static int worker_slow_stop(void)
     return 0;
 }
 
+/* Deaf to TERM, saves and trains in turn for ever. */
+static int worker_saves_on(void)
+{
+    struct page *page = map_page();
+    signal(SIGTERM, SIG_IGN);
+    atomic_store(&page->joined, 1);
+    for (int saving = 1; usleep(150000) == 0; saving = !saving)
+        atomic_store(&page->saving, (uint32_t)saving);
+    return 0;
+}
+
 static int worker_gate(void)
 {
     struct page *page = map_page();
@@ -139,6 +150,8 @@ static int worker_main(const char *mode)
         return worker_saves();
     if (strcmp(mode, "slow-stop") == 0)
         return worker_slow_stop();
+    if (strcmp(mode, "saves-on") == 0)
+        return worker_saves_on();
     if (strcmp(mode, "gate") == 0)
         return worker_gate();
     if (strcmp(mode, "steps-then-wait") == 0) {
@@ -308,6 +321,18 @@ static void stop_waits_while_the_worker_saves(void **state)
     assert_int_equal(rig_worker(rig, 0)->signal, 0);
 }
 
+static void saving_for_ever_is_no_way_to_stay(void **state) /* M12 */
+{
+    struct rig *rig = *state;
+    Pb__DesiredWorker *wish =
+        rig_want(rig, "saves-on", "  grace_ms: 200\n  grace_ms_max: 600000\n");
+    rig_until(rig, is_joined);
+    wish->want = PB__DESIRED_WORKER__WANT__STOP;
+    rig_say_desired(rig);
+    rig_until(rig, rig_is_exited);
+    assert_int_equal(rig_worker(rig, 0)->signal, SIGKILL);
+}
+
 static void kill_ends_at_once(void **state)
 {
     struct rig *rig = *state;
@@ -463,6 +488,7 @@ int main(int argc, char **argv)
         T(every_report_goes_up_once_and_in_order),
         T(agent_dies_worker_runs_on_nothing_is_lost_or_doubled),
         T(stop_waits_while_the_worker_saves),
+        T(saving_for_ever_is_no_way_to_stay),
         T(kill_ends_at_once),
         T(silent_worker_hangs),
         T(warm_up_is_no_step),
