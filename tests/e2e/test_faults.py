@@ -363,7 +363,7 @@ def test_m10_cancelled_while_the_daemon_was_dying(cluster):
 
 
 def test_m40_cancel_during_recovery(cluster):
-    job = cluster.submit(counting(cluster, "m40", steps=100_000))
+    job = cluster.submit(counting(cluster, "m40", steps=100_000, grace_ms=1000))
     workers = cluster.running(job, 3)
     reached(cluster, job, 100)
     os.kill(workers["w", 0], signal.SIGKILL)
