@@ -167,6 +167,8 @@ static void describe(const struct worker *worker, Pb__ActualWorker *out)
     out->gate_number = worker->gate.number;
     out->gate_phase = worker->gate.phase;
     out->gate_step = worker->gate.step;
+    out->has_answered = worker->answered >= 0;
+    out->answered = worker->answered;
     if (worker_is_final(worker) || worker->state == PB__ACTUAL_WORKER__STATE__UNKILLABLE)
         describe_end(worker, out);
 }

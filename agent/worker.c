@@ -84,7 +84,7 @@ struct worker *worker_create(struct agent *agent, const char *tag, const Pb__Des
         worker->desired->key->incarnation = 1;
     worker->state = PB__ACTUAL_WORKER__STATE__PENDING;
     worker->start_us = start_us ? start_us : attempt_start(agent, worker->desired->key);
-    worker->step = worker->samples = -1;
+    worker->step = worker->samples = worker->answered = -1;
     worker->timer = loop_timer_create(agent->loop, worker_timer, worker);
     (void)map_put_text(agent->workers, tag, worker);
     actual_mark(agent->actual, worker->tag);

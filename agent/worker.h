@@ -48,7 +48,7 @@ struct worker {
     uint64_t reports_seen;
     uint32_t saving_seen;
     struct gate_answer gate;
-    int64_t step, samples;
+    int64_t step, samples, answered;
     bool joined, finished;
     char *failure, *traceback, *last_words;
 

@@ -202,6 +202,8 @@ void attempt_end_place(struct job *job, size_t place_index, const Pb__ActualWork
         place->signal = said->signal;
         place->has_incarnation = true;
         place->incarnation = said->key->incarnation;
+        place->has_answered = true;
+        place->answered = said->answered > said->step ? said->answered : said->step;
     }
     if (text && *text)
         draft_text(&place->message, text);

@@ -32,15 +32,23 @@ static bool all_joined(const struct job *job)
     return job->live_count > 0;
 }
 
+static void keep_higher(int64_t *highest, int64_t step)
+{
+    if (step > *highest)
+        *highest = step;
+}
+
 /* Past every step that is known to be answered, and past what the pace makes of a second and a
- * half. */
+ * half. A rank that has ended refuses no more: what it had answered must be known here. */
 static int64_t step_ahead(const struct job *job)
 {
+    const Pb__Attempt *row = attempt_view(job->attempt);
     int64_t highest = job->step;
 
-    for (size_t i = 0; i < job->live_count; i++)
-        if (job->live[i].gate_step > highest)
-            highest = job->live[i].gate_step;
+    for (size_t i = 0; i < job->live_count; i++) {
+        keep_higher(&highest, job->live[i].gate_step);
+        keep_higher(&highest, row->places[i]->answered);
+    }
     return highest + AHEAD_STEPS + (int64_t)(job->steps_per_s * AHEAD_S);
 }
 
