@@ -150,6 +150,16 @@ void spool_leave(struct spool *spool, const char *tag)
     spool_read_pump(spool);
 }
 
+void spool_forget(struct spool *spool, const char *tag)
+{
+    struct source *source = spool_find(spool, tag);
+    if (!source || !source->settled)
+        return;
+    (void)map_remove_text(spool->sources, source->tag);
+    spool_disk_forget(spool, source->tag);
+    source_destroy(source);
+}
+
 /* The batches are encoded already: they ride as one raw field, whose bytes are field 3, repeated.
  */
 static void send_entry(struct spool *spool, struct entry *entry)

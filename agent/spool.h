@@ -20,7 +20,7 @@ struct spool_source_events { /* what a worker's records say, in order, each once
     void (*flags)(void *arg, const char *tag, bool joined, bool finished);
     void (*failure)(void *arg, const char *tag, const Pb__WorkerFailure *failure);
     void (*drained)(void *arg, const char *tag); /* spool_drain: the file was read to its end */
-    void (*settled)(void *arg, const char *tag); /* spool_leave: all is acknowledged, source gone */
+    void (*settled)(void *arg, const char *tag); /* spool_leave: all is acknowledged */
 };
 struct spool_options {
     struct loop *loop;
@@ -45,6 +45,9 @@ bool spool_source_known(const struct spool *spool, const char *tag);
 void spool_kick(struct spool *spool, const char *tag);  /* there may be more to read */
 void spool_drain(struct spool *spool, const char *tag); /* read to the end, then `drained` */
 void spool_leave(struct spool *spool, const char *tag); /* nothing more will come; `settled` */
+/* Of a settled source, once its file is gone: an agent that found the file and knew nothing of it
+ * would send it all again. */
+void spool_forget(struct spool *spool, const char *tag);
 
 void spool_up(struct spool *spool,
               uint64_t mark); /* bulk stream is up; mark: stored by the daemon */

@@ -47,7 +47,7 @@ struct source {
     uint32_t flags, unacked; /* unacked: pieces in entries */
     int64_t broken_since_us;
     enum source_read { SOURCE_IDLE, SOURCE_CUTTING, SOURCE_SCANNING, SOURCE_THINNING } reading;
-    bool want_cut, want_scan, draining, leaving;
+    bool want_cut, want_scan, draining, leaving, settled;
 };
 
 struct spool {

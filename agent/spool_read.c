@@ -182,16 +182,11 @@ static size_t thin_records(struct spool *spool, struct source *source,
 
 void spool_read_settle(struct spool *spool, struct source *source)
 {
-    if (!source->leaving || source->want_cut || source->reading != SOURCE_IDLE || source->unacked)
+    if (!source->leaving || source->want_cut || source->reading != SOURCE_IDLE || source->unacked ||
+        source->settled)
         return;
-    char tag[SPOOL_TAG_MAX];
-    memcpy(tag, source->tag, sizeof(tag));
-    (void)map_remove_text(spool->sources, tag);
-    mem_free(source->role);
-    mem_free(source->path);
-    mem_free(source);
-    spool_disk_forget(spool, tag);
-    spool->options.events->settled(spool->options.arg, tag);
+    source->settled = true;
+    spool->options.events->settled(spool->options.arg, source->tag);
 }
 
 static void reached_end(struct spool *spool, struct source *source, enum source_read how)

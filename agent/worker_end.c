@@ -47,12 +47,18 @@ static void remove_temporary(struct worker *worker)
     files_run(worker->agent->files, batch, NULL, NULL);
 }
 
+/* The last step that it answered at: nobody may be asked to save or stop at one up to there. */
 static void note_gate(struct worker *worker)
 {
-    if (worker->page && atomic_load(&worker->page->finished))
+    const struct page *page = worker->page;
+    if (!page)
+        return;
+    if (atomic_load(&page->finished))
         worker->finished = true;
-    if (worker->page && atomic_load(&worker->page->joined))
+    if (atomic_load(&page->joined))
         worker->joined = true;
+    int64_t save = atomic_load(&page->save_answered), stop = atomic_load(&page->stop_answered);
+    worker->answered = save > stop ? save : stop;
 }
 
 void worker_end_release(struct worker *worker, enum worker_hold hold)
@@ -177,6 +183,8 @@ static void worker_moved(void *arg, enum status st, const struct error *err,
     struct worker *worker = worker_ref_take(arg);
     if (!worker)
         return;
+    if (batch->ran > 0)
+        spool_forget(worker->agent->spool, worker->tag);
     if (st != STATUS_OK)
         log_warn("worker.move", log_str("worker", worker->tag), log_err(err));
     else if (!batch->steps[0].missing)
@@ -195,6 +203,7 @@ void worker_end_left(struct worker *worker)
     struct files_step *step = files_step_add(batch, FILES_RENAME, worker->dir);
     step->to = mem_strdup(to);
     step->missing_ok = true;
+    step->sync = true; /* before the spool forgets it */
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         SCOPED_TEXT char *path = mem_printf("%s/%s", to, names[i]);
         (void)files_step_add(batch, FILES_REMOVE, path);
