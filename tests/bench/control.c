@@ -239,7 +239,7 @@ void control_unwatch(struct control *control)
 enum status control_nodes(struct control *control, uint32_t *healthy, struct error *err)
 {
     Pb__StatusRequest request = PB__STATUS_REQUEST__INIT;
-    ProtobufCMessage *reply;
+    ProtobufCMessage *reply = NULL;
     enum status st = control_call(control, "Status", &request.base, &reply, err);
 
     if (st != STATUS_OK)

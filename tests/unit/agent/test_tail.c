@@ -72,9 +72,9 @@ static void each_flipped_bit_is_seen(void **state)
     add_report(&file, 7, 0.25, "loss");
     for (size_t bit = 32; bit < file.len * 8; bit++) {
         size_t at = 0;
-        file.data[bit / 8] ^= (char)(1 << bit % 8);
+        ((uint8_t *)file.data)[bit / 8] ^= (uint8_t)(1U << bit % 8);
         assert_int_equal(tail_next((uint8_t *)file.data, file.len, &at, &record), TAIL_WRONG_CRC);
-        file.data[bit / 8] ^= (char)(1 << bit % 8);
+        ((uint8_t *)file.data)[bit / 8] ^= (uint8_t)(1U << bit % 8);
     }
     text_fini(&file);
 }

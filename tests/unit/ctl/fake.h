@@ -27,20 +27,22 @@ struct fake {
     struct mailbox *box;
     struct mail stop;
 
-    int away;               /* unary calls that are lost on their way back */
-    unsigned calls, chunks; /* of any kind; of SubmitMany */
+    /* Set and read by tests without the lock. */
+    _Atomic int away;               /* unary calls that are lost on their way back */
+    _Atomic unsigned calls, chunks; /* of any kind; of SubmitMany */
+    _Atomic int64_t jobs;           /* ids are 1..jobs */
+    _Atomic unsigned lists_to_end;  /* ListJobs so often, then every job has SUCCEEDED; 0: never */
+    _Atomic unsigned watches, logs; /* streams opened */
+    _Atomic int64_t watch_after, logs_offset; /* of the last one */
+    _Atomic size_t code_bytes;
+    _Atomic unsigned code_puts;
+    _Atomic bool have_code;
+    _Atomic int puts_away;      /* uploads that are refused at their ends */
+    _Atomic enum status refuse; /* unary calls fail with it, without doing anything */
+
     char *ids[FAKE_JOBS_MAX], *names[FAKE_JOBS_MAX];
     Pb__Job__State states[FAKE_JOBS_MAX];
-    int64_t jobs;           /* ids are 1..jobs */
-    unsigned lists_to_end;  /* ListJobs so often, then every job has SUCCEEDED; 0: never */
-    unsigned watches, logs; /* streams opened */
-    int64_t watch_after, logs_offset; /* of the last one */
     char code_digest[65];
-    size_t code_bytes;
-    unsigned code_puts;
-    bool have_code;
-    int puts_away;      /* uploads that are refused at their ends */
-    enum status refuse; /* unary calls fail with it, without doing anything */
 
     char paths[4][512]; /* of files that tests make */
     unsigned paths_next;

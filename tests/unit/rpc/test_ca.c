@@ -200,7 +200,7 @@ static void longest_name_survives_the_round_trip(void **state)
     char name[254] = {0};
 
     for (size_t i = 0; i < 253; i++)
-        name[i] = i % 3 == 0 ? '\xe2' : i % 3 == 1 ? '\x82' : '\xac';
+        name[i] = "\xe2\x82\xac"[i % 3];
     name[252] = '\0'; /* 84 characters of three bytes */
     struct ca_request request = {"agent", name, NULL, NULL, 0, 0};
     assert_int_equal(issue(place, request, NULL), STATUS_OK);
