@@ -116,15 +116,16 @@ static void cut_record(struct spool *spool, struct source *source, uint64_t from
                        const struct tail_record *record)
 {
     source->cut = to;
-    if (record->refused)
-        drop(spool, source, 1);
-    if (!record->report)
+    drop(spool, source, record->refused ? 1 : record->dropped);
+    if (!record->report && source->dropped == 0)
         return;
     struct spool_piece *piece = filling_piece(spool, source, from);
-    tail_batch_add(&spool->batch, record->report, record->report_len);
-    piece->count++;
+    if (record->report) {
+        tail_batch_add(&spool->batch, record->report, record->report_len);
+        piece->count++;
+        spool->counts.reports++;
+    }
     piece_update(source, piece, to);
-    spool->counts.reports++;
     struct entry *entry = spool->filling;
     if (++entry->reports >= SPOOL_ENTRY_REPORTS_MAX || entry->bytes.len >= SPOOL_ENTRY_BYTES_MAX ||
         entry->pieces_count >= SPOOL_PIECES_MAX)
@@ -163,6 +164,7 @@ static size_t thin_records(struct spool *spool, struct source *source,
         uint64_t to = (uint64_t)step->offset + at;
         note(spool, source, to, &record);
         source->cut = to;
+        drop(spool, source, record.refused ? 1 : record.dropped);
         if (!record.report)
             continue;
         struct spool_piece *piece = filling_piece(spool, source, (uint64_t)step->offset);

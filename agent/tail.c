@@ -132,6 +132,15 @@ static bool read_flag(struct cursor *in, bool *out)
     return true;
 }
 
+static bool read_dropped(struct cursor *in, uint64_t *out)
+{
+    uint64_t value;
+    if (!read_varint(in, &value))
+        return false;
+    *out = value < TAIL_DROPPED_MAX ? value : TAIL_DROPPED_MAX;
+    return true;
+}
+
 /* WorkerRecord. Fields of a later librondo are skipped. */
 static bool read_record(struct cursor in, struct tail_record *out)
 {
@@ -153,6 +162,8 @@ static bool read_record(struct cursor in, struct tail_record *out)
             }
         } else if (wire == WIRE_VARINT && (field == 3 || field == 4)) {
             good = read_flag(&in, field == 3 ? &out->finished : &out->joined);
+        } else if (wire == WIRE_VARINT && field == 5) {
+            good = read_dropped(&in, &out->dropped);
         } else {
             good = skip_field(&in, wire);
         }

@@ -12,6 +12,7 @@
 #define TAIL_RECORD_BYTES_MAX ((size_t)1 << 20)
 #define TAIL_REPORT_BYTES_MAX ((size_t)256 << 10)
 #define TAIL_NAMES_MAX        1024u
+#define TAIL_DROPPED_MAX      ((uint64_t)1 << 40) /* a worker may say any number */
 
 enum tail_result {
     TAIL_RECORD,    /* out is filled, *at stands behind it */
@@ -26,6 +27,7 @@ struct tail_record {
     bool has_step, refused;
     int64_t step, samples; /* samples -1: not said */
     bool joined, finished;
+    uint64_t dropped;       /* values that the worker had no room for, before this record */
     const uint8_t *failure; /* packed WorkerFailure; NULL: none */
     size_t failure_len;
 };

@@ -9,7 +9,8 @@
 #include "checkpoint/digest.h"
 #include "worker/wire.h"
 
-#define CHECK_EVERY 256
+#define CHECK_EVERY   256
+#define DROPPED_FIELD 5u /* WorkerRecord.dropped */
 
 /* Where the whole records end: a writer that was killed in the middle of one left the rest. Once
  * the agent has given blocks back, the file begins with a hole and is taken as it is. */
@@ -69,16 +70,11 @@ static int is_over(struct reports *reports)
     return reports->over;
 }
 
-int reports_append(struct reports *reports, unsigned char *record, size_t len)
+/* Whole, or not at all. */
+static int append(struct reports *reports, unsigned char *record, size_t len)
 {
     ssize_t wrote;
 
-    if (reports->fd < 0)
-        return -EBADF;
-    if (is_over(reports)) {
-        reports->dropped++;
-        return -ENOSPC;
-    }
     wire_put_u32(record, (uint32_t)(len - WIRE_HEAD_BYTES));
     wire_put_u32(record + 4, digest_crc32c(0, record + WIRE_HEAD_BYTES, len - WIRE_HEAD_BYTES));
     do
@@ -86,7 +82,6 @@ int reports_append(struct reports *reports, unsigned char *record, size_t len)
     while (wrote < 0 && errno == EINTR);
     if (wrote != (ssize_t)len) {
         int problem = wrote < 0 ? errno : ENOSPC;
-        reports->dropped++;
         if (wrote > 0 && ftruncate(reports->fd, reports->end) != 0)
             reports_close(reports); /* nothing may follow half a record */
         return -problem;
@@ -94,6 +89,36 @@ int reports_append(struct reports *reports, unsigned char *record, size_t len)
     reports->end += (off_t)len;
     atomic_fetch_add(reports->doorbell, 1);
     return 0;
+}
+
+static int tell_untold(struct reports *reports)
+{
+    unsigned char record[WIRE_HEAD_BYTES + 16];
+    struct wire wire;
+    int problem;
+
+    if (reports->untold == 0)
+        return 0;
+    wire_init(&wire, record + WIRE_HEAD_BYTES, sizeof record - WIRE_HEAD_BYTES);
+    wire_add_number(&wire, DROPPED_FIELD, reports->untold);
+    problem = append(reports, record, WIRE_HEAD_BYTES + wire.len);
+    if (problem == 0)
+        reports->untold = 0;
+    return problem;
+}
+
+int reports_append(struct reports *reports, unsigned char *record, size_t len)
+{
+    int problem;
+
+    if (reports->fd < 0)
+        return -EBADF;
+    problem = is_over(reports) ? -ENOSPC : tell_untold(reports);
+    if (problem == 0)
+        problem = append(reports, record, len);
+    if (problem != 0)
+        reports->dropped++;
+    return problem;
 }
 
 void reports_close(struct reports *reports)

@@ -76,6 +76,10 @@ static int report(int64_t step, int64_t samples, const struct record_value *valu
         result = append_locked();
     else
         result = member_fail(RONDO_INVALID, "%s", why);
+    if (result == -RONDO_EXHAUSTED) {
+        member.reports.untold += count;
+        result = RONDO_DROPPED;
+    }
     (void)pthread_mutex_unlock(&member.report_lock);
     return result;
 }
@@ -145,6 +149,8 @@ EXPORT int rondo_finish(void)
     record_finished(&member.record);
     result = append_locked();
     (void)pthread_mutex_unlock(&member.report_lock);
+    if (result == -RONDO_EXHAUSTED)
+        result = 0; /* the page needs no room on disk */
     if (result == 0)
         atomic_store(&member.page->finished, 1);
     return result;

@@ -34,6 +34,7 @@ enum rondo_status {
 };
 #define RONDO_IGNORED   1 /* rondo_report and the like: not the member; nothing was written */
 #define RONDO_UNDECIDED 2 /* the *_within questions: ask again */
+#define RONDO_DROPPED   3 /* rondo_report: there is no room for it now; the loss is counted */
 
 struct rondo_options {
     uint32_t size; /* sizeof(struct rondo_options) */
@@ -66,7 +67,8 @@ struct rondo_value {
     };
 };
 /* One step's values. samples: the data cursor, cumulative; -1: unknown. At most 256 values, names
- * of at most 255 bytes. One write: what it returned 0 for survives kill -9. */
+ * of at most 255 bytes. One write: what it returned 0 for survives kill -9. A full disk is no
+ * reason to stop: RONDO_DROPPED. */
 int rondo_report(int64_t step, int64_t samples, const struct rondo_value *values, size_t count);
 /* The same with names and values apart, for callers that keep the names: schema is per value its
  * kind ('d' double, 'q' integer), its name and a NUL; values are 8 bytes each, native order. */

@@ -124,10 +124,13 @@ static void flags_and_failures_are_found(void **state)
     failure.message = (char *)(uintptr_t) "no";
     said.failure = &failure;
     said.has_finished = said.finished = true;
+    said.has_dropped = true;
+    said.dropped = UINT64_MAX;
     add_record(&file, &said);
     assert_int_equal(tail_next((uint8_t *)file.data, file.len, &at, &record), TAIL_RECORD);
     assert_true(record.finished);
     assert_false(record.joined);
+    assert_true(record.dropped == TAIL_DROPPED_MAX); /* any number may stand there */
     assert_non_null(record.failure);
     assert_null(record.report);
     text_fini(&file);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/digest.h"
+#include "proto/pb.h"
 #include "worker/reports.h"
 #include "worker/wire.h"
 
@@ -136,6 +137,37 @@ static void closed_files_take_nothing(void **state)
     assert_int_equal(f->doorbell, 0);
 }
 
+/* The disk is full, then has room again: the loss comes ahead of what follows, once. */
+static void a_loss_is_told_by_the_next_record(void **state)
+{
+    struct fixture *f = *state;
+    unsigned char got[128];
+
+    open_again(f);
+    assert_int_equal(append(f, "one"), 0);
+    f->reports.over = 1;
+    f->reports.until_check = 2;
+    assert_int_equal(append(f, "lost"), -ENOSPC);
+    assert_int_equal(append(f, "lost"), -ENOSPC);
+    f->reports.untold = 7; /* their caller knows how many values they held */
+    f->reports.over = 0;
+    f->reports.until_check = 100;
+    assert_int_equal(append(f, "two"), 0);
+    assert_int_equal(append(f, "three"), 0);
+    assert_int_equal(f->reports.dropped, 2);
+    assert_int_equal(f->reports.untold, 0);
+    int fd = openat(f->dir, "reports", O_RDONLY | O_CLOEXEC);
+    ssize_t len = read(fd, got, sizeof got);
+    (void)close(fd);
+    const unsigned char *second = got + WIRE_HEAD_BYTES + 3;
+    uint32_t size = wire_get_u32(second);
+    assert_int_equal(len, 4 * WIRE_HEAD_BYTES + 3 + size + 3 + 5);
+    Pb__WorkerRecord *told = pb__worker_record__unpack(NULL, size, second + WIRE_HEAD_BYTES);
+    assert_non_null(told);
+    assert_int_equal(told->dropped, 7);
+    pb__worker_record__free_unpacked(told, NULL);
+}
+
 static void links_are_not_followed(void **state)
 {
     struct fixture *f = *state;
@@ -151,6 +183,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(half_a_record_is_cut_off, setup, teardown),
         cmocka_unit_test_setup_teardown(a_second_writer_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(closed_files_take_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_loss_is_told_by_the_next_record, setup, teardown),
         cmocka_unit_test_setup_teardown(links_are_not_followed, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
