@@ -122,6 +122,21 @@ void actual_down(struct actual *actual)
 
 /* --- one worker */
 
+/* A program that never began has no exit status, and of one that a lost shim or a reboot took away
+ * nobody saw it: 0 would claim a good end. */
+static bool status_is_known(const struct exit_facts *facts)
+{
+    switch (facts->cause) {
+    case EXIT_CAUSE_LAUNCH:
+    case EXIT_CAUSE_RESUME:
+    case EXIT_CAUSE_SHIM:
+    case EXIT_CAUSE_REBOOT:
+        return facts->code != 0 || facts->signal != 0;
+    default:
+        return !facts->never_ran;
+    }
+}
+
 static void describe_end(const struct worker *worker, Pb__ActualWorker *out)
 {
     struct exit_facts facts = {
@@ -136,7 +151,7 @@ static void describe_end(const struct worker *worker, Pb__ActualWorker *out)
     };
     out->class_ = exit_class_decide(&facts);
     out->has_class_ = out->class_ != PB__REASON__CODE__CODE_UNSPECIFIED;
-    out->has_exit_code = out->has_signal = true;
+    out->has_exit_code = out->has_signal = status_is_known(&facts);
     out->exit_code = worker->exit_code;
     out->signal = worker->signal;
     out->has_fail_us = worker->ended_us > 0;

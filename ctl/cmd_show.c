@@ -102,15 +102,26 @@ static void print_failure(const Pb__FirstFailure *failure)
         return;
     exit_text(failure->has_exit_code, failure->exit_code, failure->has_signal, failure->signal, how,
               sizeof how);
+    bool known = strcmp(how, "-") != 0;
     printf("\nfirst failure: attempt %u, ", failure->attempt);
     SCOPED_TEXT char *where =
-        mem_printf("%s rank %u on %s, exit %s", failure->role ? failure->role : "?", failure->rank,
-                   failure->node ? failure->node : "?", how);
+        mem_printf("%s rank %u on %s, %s%s", failure->role ? failure->role : "?", failure->rank,
+                   failure->node ? failure->node : "?", known ? "exit " : "without an exit status",
+                   known ? how : "");
     output_text("", where);
     if (failure->message)
         output_text("  ", failure->message);
     if (failure->traceback)
         output_text("  ", failure->traceback);
+}
+
+/* What is not known is no 0. */
+static void add_number(struct table *table, bool known, int64_t value)
+{
+    if (known)
+        table_addf(table, "%" PRId64, value);
+    else
+        table_add(table, "-");
 }
 
 static void print_workers(const Pb__ShowJobReply *reply)
@@ -124,14 +135,11 @@ static void print_workers(const Pb__ShowJobReply *reply)
         table_add(table, worker->role);
         table_addf(table, "%u", worker->rank);
         table_add(table, worker->node);
-        if (worker->pid > 0)
-            table_addf(table, "%d", worker->pid);
-        else
-            table_add(table, "");
+        add_number(table, worker->pid > 0, worker->pid);
         table_add(table, worker->state);
         table_add(table, how);
-        table_addf(table, "%" PRId64, worker->step);
-        table_addf(table, "%" PRId64, worker->samples);
+        add_number(table, worker->has_step, worker->step);
+        add_number(table, worker->has_samples, worker->samples);
         table_add(table, worker->message);
     }
     printf("\n");

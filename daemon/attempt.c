@@ -204,6 +204,10 @@ void attempt_end_place(struct job *job, size_t place_index, const Pb__ActualWork
         place->incarnation = said->key->incarnation;
         place->has_answered = true;
         place->answered = said->answered > said->step ? said->answered : said->step;
+        place->has_step = said->has_step;
+        place->step = said->step;
+        place->has_samples = said->has_samples;
+        place->samples = said->samples;
     }
     if (text && *text)
         draft_text(&place->message, text);

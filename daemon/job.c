@@ -205,8 +205,11 @@ static const char *exit_text(const Pb__WorkerPlace *place, char *out, size_t cap
         snprintf(how, sizeof(how), "signal %d", place->signal);
     else if (place->has_exit_code)
         snprintf(how, sizeof(how), "exit code %d", place->exit_code);
+    else if (place->class_ == PB__REASON__CODE__LAUNCH_FAILED)
+        snprintf(how, sizeof(how), "did not start");
+    const char *gap = place->class_ == PB__REASON__CODE__LAUNCH_FAILED ? ": " : ", ";
     snprintf(out, cap, "%.63s rank %u on %.100s: %s%s%.300s", place->role, place->rank, place->node,
-             how, place->message && *how ? ", " : "", place->message ? place->message : "");
+             how, place->message && *how ? gap : "", place->message ? place->message : "");
     return out;
 }
 
@@ -224,7 +227,9 @@ static void keep_first_failure(struct job *job, size_t index)
     pb__first_failure__init(first);
     first->role = mem_strdup(place->role);
     first->node = mem_strdup(place->node);
-    first->has_rank = first->has_exit_code = first->has_signal = first->has_attempt = true;
+    first->has_rank = first->has_attempt = true;
+    first->has_exit_code = place->has_exit_code;
+    first->has_signal = place->has_signal;
     first->rank = place->rank;
     first->exit_code = place->exit_code;
     first->signal = place->signal;

@@ -218,6 +218,10 @@ static void show_worker(Pb__ShowJobReply *reply, const Pb__WorkerPlace *place)
     worker->signal = place->signal;
     worker->has_incarnation = place->has_incarnation;
     worker->incarnation = place->incarnation;
+    worker->has_step = place->has_step;
+    worker->step = place->step;
+    worker->has_samples = place->has_samples;
+    worker->samples = place->samples;
     store_pg_question_append(&reply->workers, &reply->n_workers, worker);
 }
 

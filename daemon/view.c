@@ -133,6 +133,10 @@ static void view_worker(const struct core *core, const Pb__Attempt *attempt,
     out->exit_code = place->exit_code;
     out->has_signal = place->has_signal;
     out->signal = place->signal;
+    out->has_step = place->has_step;
+    out->step = place->step;
+    out->has_samples = place->has_samples;
+    out->samples = place->samples;
     out->state = place->ended ? "EXITED" : "PENDING";
     if (!actual)
         return;

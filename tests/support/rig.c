@@ -224,8 +224,8 @@ static void key_fill(Pb__WorkerKey *key, int64_t job, uint32_t rank, uint32_t at
     key->incarnation = 1;
 }
 
-static void say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
-                Pb__ActualWorker *worker)
+void rig_say_worker(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                    Pb__ActualWorker *worker)
 {
     Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
     Pb__ActualWorker *workers[] = {worker};
@@ -247,7 +247,7 @@ void rig_say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt
     worker.state = state;
     worker.has_exit_code = state == PB__ACTUAL_WORKER__STATE__EXITED;
     worker.exit_code = exit_code;
-    say(node, job, rank, attempt, &worker);
+    rig_say_worker(node, job, rank, attempt, &worker);
 }
 
 void rig_say_class(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
@@ -258,7 +258,7 @@ void rig_say_class(struct rig_node *node, int64_t job, uint32_t rank, uint32_t a
     worker.state = PB__ACTUAL_WORKER__STATE__EXITED;
     worker.has_class_ = true;
     worker.class_ = class;
-    say(node, job, rank, attempt, &worker);
+    rig_say_worker(node, job, rank, attempt, &worker);
 }
 
 void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,

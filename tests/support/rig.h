@@ -51,6 +51,9 @@ void rig_say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt
              Pb__ActualWorker__State state, int exit_code);
 void rig_say_class(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
                    Pb__Reason__Code class); /* EXITED, for that reason */
+/* Whatever the test likes; key and has_state are filled in. */
+void rig_say_worker(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                    Pb__ActualWorker *worker);
 void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
                     int64_t step, int64_t samples);
 void rig_say_sealed(struct rig_node *node); /* answers the first seal that is desired */

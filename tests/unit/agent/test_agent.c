@@ -242,6 +242,7 @@ static void missing_program_names_path_and_reason(void **state)
     const Pb__ActualWorker *worker = rig_worker(rig, 0);
     assert_int_equal(worker->class_, PB__REASON__CODE__LAUNCH_FAILED);
     assert_non_null(strstr(worker->message, "/nowhere/program"));
+    assert_false(worker->has_exit_code || worker->has_signal || worker->has_step);
 }
 
 static bool all_reports_came(struct rig *rig)

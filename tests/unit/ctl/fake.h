@@ -166,7 +166,8 @@ static inline void fake_show(struct fake *fake, struct rpc_call *call, int64_t i
 {
     struct fake_row row;
     Pb__ShowJobReply reply = PB__SHOW_JOB_REPLY__INIT;
-    Pb__ShowWorker worker = PB__SHOW_WORKER__INIT, *workers[] = {&worker};
+    Pb__ShowWorker worker = PB__SHOW_WORKER__INIT, never = PB__SHOW_WORKER__INIT;
+    Pb__ShowWorker *workers[] = {&worker, &never};
     Pb__FirstFailure failure = PB__FIRST_FAILURE__INIT;
     reply.job = fake_job(fake, id, &row);
     reply.job->first_failure = &failure;
@@ -183,8 +184,12 @@ static inline void fake_show(struct fake *fake, struct rpc_call *call, int64_t i
     worker.has_signal = worker.has_pid = 1;
     worker.signal = 9;
     worker.pid = 4242;
+    worker.has_step = 1;
+    worker.step = 41;
+    never.role = FAKE_TEXT("helper");
+    never.state = worker.state;
     reply.workers = workers;
-    reply.n_workers = 1;
+    reply.n_workers = 2;
     rpc_call_reply(call, &reply.base);
 }
 

@@ -104,7 +104,8 @@ static void show_names_the_first_failure(void **state)
     assert_int_equal(FAKE_RUN(fake, "show", "gam"), VERB_OK);
     expect_in(fake->out, "first failure: attempt 2, trainer rank 1 on n?[31m1, exit 3\n");
     expect_in(fake->out, "  Traceback:\n    ValueError: x\n");
-    expect_in(fake->out, "4242  EXITED  SIGKILL");
+    expect_in(fake->out, "4242  EXITED  SIGKILL    41        -");
+    expect_in(fake->out, "-  EXITED  -           -        -"); /* never ran: nothing is known */
     expect_in(fake->out, "restarts    0 used, 3 left of 3\n");
     assert_int_equal(FAKE_RUN(fake, "show", "delta"), VERB_REFUSED);
     expect_in(fake->err, "no job is called 'delta'");

@@ -1,0 +1,83 @@
+/* test_job.c - what a job's rows say of workers that failed, ended, or never ran. */
+#include "base/log.h"
+#include "daemon/view.h"
+#include "tests/support/rig.h"
+#include "tests/unit/unit.h"
+
+#define S(x)    PB__JOB__STATE__##x
+#define RUNNING PB__ACTUAL_WORKER__STATE__RUNNING
+#define EXITED  PB__ACTUAL_WORKER__STATE__EXITED
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    log_setup("test", LOG_ERROR, -1);
+    rig_init(&rig, 1);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_fini(*state);
+    return 0;
+}
+
+static void a_start_that_failed_has_no_exit_code(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = rig_submit(rig, 1, NULL);
+    Pb__ActualWorker worker = PB__ACTUAL_WORKER__INIT;
+
+    worker.state = EXITED;
+    worker.has_class_ = true;
+    worker.class_ = PB__REASON__CODE__LAUNCH_FAILED;
+    worker.message = (char *)"exec /no/program: No such file or directory";
+    rig_say_worker(node, job, 0, 1, &worker);
+    assert_string_equal(core_job(rig->core, job)->reason->text,
+                        "main rank 0 on n1: did not start: exec /no/program: No such file or "
+                        "directory");
+    assert_false(core_job(rig->core, job)->first_failure->has_exit_code);
+    assert_false(core_job(rig->core, job)->first_failure->has_signal);
+}
+
+static void an_ended_rank_keeps_its_last_step(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = rig_submit(rig, 2, NULL);
+    Pb__ActualWorker worker = PB__ACTUAL_WORKER__INIT;
+    Pb__ShowJobReply reply = PB__SHOW_JOB_REPLY__INIT;
+    struct arena *arena = arena_create(1 << 20);
+
+    rig_say(node, job, 0, 1, RUNNING, 0);
+    rig_say(node, job, 1, 1, RUNNING, 0);
+    worker.state = EXITED;
+    worker.has_exit_code = worker.has_step = worker.has_samples = true;
+    worker.step = 41;
+    worker.samples = 328;
+    rig_say_worker(node, job, 0, 1, &worker);
+    rig_say(node, job, 1, 1, EXITED, 0);
+    assert_int_equal(rig_state(rig, job), S(SUCCEEDED));
+    rig_crash(rig); /* no agent's word is left: the row has it */
+    rig_start(rig);
+    view_workers(arena, rig->core, core_attempt(rig->core, job, 1), &reply);
+    assert_int_equal(reply.n_workers, 2);
+    assert_int_equal(reply.workers[0]->step, 41);
+    assert_int_equal(reply.workers[0]->samples, 328);
+    assert_true(reply.workers[0]->has_step && reply.workers[0]->has_samples);
+    assert_false(reply.workers[1]->has_step || reply.workers[1]->has_samples);
+    arena_destroy(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_start_that_failed_has_no_exit_code, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_ended_rank_keeps_its_last_step, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
