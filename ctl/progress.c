@@ -39,13 +39,14 @@ void progress_line(const Pb__Job *job, const char *metric, double value, bool ha
         text_addf(out, "%s  waits: %s", job_state_name(job->state), job_state_text(job));
         return;
     }
-    text_addf(out, "%s  step %" PRId64, job_state_name(job->state), job->step);
+    text_addf(out, "%s", job_state_name(job->state));
+    if (job->attempt > 1)
+        text_addf(out, "  attempt %u", job->attempt);
+    text_addf(out, "  step %" PRId64, job->step);
     if (job->samples > 0)
         text_addf(out, "  samples %" PRId64, job->samples);
     if (has_value)
         text_addf(out, "  %s %.5g", metric, value);
-    if (job->attempt > 1)
-        text_addf(out, "  attempt %u", job->attempt);
     if (job->restarts_used > 0)
         text_addf(out, "  restarts %u", job->restarts_used);
 }
@@ -107,6 +108,8 @@ static void keep_job(struct follow *follow, const Pb__Job *job)
         follow->last->step = old->step; /* rows of a watch may be behind the live numbers */
         follow->last->samples = old->samples;
     }
+    if (old && old->attempt != job->attempt)
+        follow->has_loss = false; /* it was the last attempt's */
     if (old)
         protobuf_c_message_free_unpacked(&old->base, NULL);
 }

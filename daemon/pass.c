@@ -205,8 +205,11 @@ static void apply_start(struct pass *pass, struct job *job, const struct plan_en
     }
     struct attempt *attempt = attempt_create(job, entry, pass->nodes);
     Pb__Job *row = (Pb__Job *)draft_edit(&hub->drafts, &job->entry);
-    row->has_attempt = true;
+    const struct save *resume = save_resume(job);
+    row->has_attempt = row->has_step = row->has_samples = true;
     row->attempt = attempt_view(attempt)->number;
+    row->step = resume ? save_view(resume)->step : 0; /* no longer the last attempt's */
+    row->samples = resume ? save_view(resume)->samples : 0;
     row->has_next = false;
     snprintf(text, sizeof(text), "%zu workers, first on %.100s", entry->workers_count,
              attempt_view(attempt)->places[0]->node);

@@ -16,7 +16,7 @@ static void the_line_says_what_matters(void **state)
     job.restarts_used = 1;
     progress_line(&job, "loss", 2.3141592, true, &out);
     assert_string_equal(text_get(&out),
-                        "RUNNING  step 120  samples 3840  loss 2.3142  attempt 2  restarts 1");
+                        "RUNNING  attempt 2  step 120  samples 3840  loss 2.3142  restarts 1");
     text_reset(&out);
     job.state = PB__JOB__STATE__QUEUED;
     job.reason = &reason;

@@ -72,11 +72,59 @@ static void an_ended_rank_keeps_its_last_step(void **state)
     arena_destroy(arena);
 }
 
+static void at_once_again(Pb__JobSpec *spec)
+{
+    spec->restart->has_backoff_ms = true;
+    spec->restart->backoff_ms = 0;
+}
+
+static void report_step(struct rig_node *node, int64_t job, int64_t step)
+{
+    Pb__BulkUp up = PB__BULK_UP__INIT;
+    Pb__ReportBatch batch = PB__REPORT_BATCH__INIT, *batches[] = {&batch};
+    Pb__Report report = PB__REPORT__INIT, *reports[] = {&report};
+
+    up.has_seq = true;
+    up.seq = core_agent_bulk_mark(node->rig->core, &node->link, "spool") + 1;
+    up.n_batches = 1;
+    up.batches = batches;
+    batch.has_job = batch.has_attempt = batch.has_rank = true;
+    batch.job = job;
+    batch.attempt = 1;
+    batch.role = (char *)"main";
+    batch.n_reports = 1;
+    batch.reports = reports;
+    report.has_step = report.has_samples = true;
+    report.step = step;
+    report.samples = step * 8;
+    core_agent_bulk(node->rig->core, &node->link, &up);
+    rig_run(node->rig, 100);
+}
+
+static void a_new_attempt_begins_at_its_resume_step(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = rig_submit(rig, 1, at_once_again);
+
+    rig_say(node, job, 0, 1, RUNNING, 0);
+    rig_say_staged(node, job, 0, 1, 20, 160);
+    rig_say_sealed(node);
+    report_step(node, job, 30);
+    rig_say(node, job, 0, 1, EXITED, 1);
+    assert_int_equal(rig_state(rig, job), S(STARTING));
+    assert_int_equal(core_job(rig->core, job)->attempt, 2);
+    assert_int_equal(core_attempt(rig->core, job, 1)->places[0]->ended, true);
+    assert_int_equal(core_job(rig->core, job)->step, 20);
+    assert_int_equal(core_job(rig->core, job)->samples, 160);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_start_that_failed_has_no_exit_code, setup, teardown),
         cmocka_unit_test_setup_teardown(an_ended_rank_keeps_its_last_step, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_new_attempt_begins_at_its_resume_step, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
