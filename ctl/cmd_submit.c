@@ -17,7 +17,8 @@ struct config {
 static const struct option rows[] = {
     CONNECT_ROWS,
     {"set", OPT_LIST, AT(set), NULL, 0, 1 << 20,
-     "Change a field after reading the file: roles.0.workers=4, roles.trainer.env.A=b."},
+     "Change a field after reading the file: roles[0].workers=4, roles.trainer.env.A=b, "
+     "roles[0].command[2]=x; an entry of a list by its index or its name."},
     {"follow", OPT_BOOL, AT(follow), "false", 0, 0,
      "Show progress until the job ends, then its loss curve; exit 1 when it fails."},
     {"wait", OPT_BOOL, AT(wait), "false", 0, 0,
@@ -122,7 +123,7 @@ const struct verb cmd_submit = {
     .args = "FILE...",
     .summary = "Submit jobs from YAML files; nothing is submitted when one has a problem.",
     .examples = "  rondoctl submit job.yaml --follow\n"
-                "  rondoctl submit job.yaml --set roles.0.workers=4 --set name=big\n"
+                "  rondoctl submit job.yaml --set roles[0].workers=4 --set name=big\n"
                 "  rondoctl submit jobs/*.yaml --wait\n"
                 "  rondoctl submit - < job.yaml\n",
     .rows = rows,

@@ -1,27 +1,57 @@
-/* text_format_set.c - one assignment, `roles.0.workers=4`. Any thread.
+/* text_format_set.c - one assignment: `roles.0.workers=4`, `roles[trainer].command[2]=x`. Any
+ * thread.
  *
- * Works on a copy, so that a failure changes nothing. */
+ * Works on a copy, so that a failure changes nothing. Entries of a list go by index or by name,
+ * behind a dot or in brackets. */
 #include "base/mem.h"
 #include "proto/text/text_field.h"
 #include "proto/text/text_format.h"
 #include "proto/text/text_read.h"
 #include "proto/text/text_scalar.h"
 #include "proto/text/text_yaml.h"
+#include <stdio.h>
 #include <string.h>
+
+enum { NAMES_MAX = 64 };
 
 /* One assignment on its way down the path. */
 struct walk {
     struct problem_list *problems;
-    char *rest;        /* of the path; cut at dots as it is used up */
+    char *rest;        /* of the path; cut up as it is used; NULL at its end */
+    bool bracket;      /* rest begins inside of one */
     const char *value; /* behind '=' */
 };
 
+/* "2]...": up to the bracket's end. */
+static char *bracket_part(struct walk *walk)
+{
+    char *part = walk->rest, *end = strchr(part, ']');
+    char quote[PROBLEM_QUOTE_SIZE];
+    problem_list_quote(part, strlen(part), quote);
+    walk->bracket = false;
+    walk->rest = NULL;
+    if (!end || (end[1] && end[1] != '.' && end[1] != '[')) {
+        problem_list_add(walk->problems, NULL, "no ']' and '.' behind '[%s'", quote);
+        return NULL;
+    }
+    if (end[1]) {
+        walk->bracket = end[1] == '[';
+        walk->rest = end + 2;
+    }
+    *end = '\0';
+    return part;
+}
+
+/* NULL with a problem. */
 static char *next_part(struct walk *walk)
 {
-    char *part = walk->rest, *dot = part ? strchr(part, '.') : NULL;
-    walk->rest = dot ? dot + 1 : NULL;
-    if (dot)
-        *dot = '\0';
+    char *part = walk->rest;
+    if (walk->bracket)
+        return bracket_part(walk);
+    char *end = part + strcspn(part, ".[");
+    walk->rest = *end ? end + 1 : NULL;
+    walk->bracket = *end == '[';
+    *end = '\0';
     return part;
 }
 
@@ -62,21 +92,87 @@ static char **name_place(ProtobufCMessage *message)
     return text_field_place(message, name);
 }
 
+static const char *element_name(const ProtobufCMessage *message,
+                                const ProtobufCFieldDescriptor *field, size_t i)
+{
+    char **name = name_place(*(ProtobufCMessage **)text_field_element(message, field, i));
+    return name ? *name : NULL;
+}
+
 /* The element of a message list by its index or by its name; NULL when there is none. */
 static ProtobufCMessage *find_element(ProtobufCMessage *message,
                                       const ProtobufCFieldDescriptor *field, const char *part)
 {
     size_t count = text_field_count(message, field);
     for (size_t i = 0; i < count; i++) {
-        ProtobufCMessage *item = *(ProtobufCMessage **)text_field_element(message, field, i);
-        char **name = name_place(item);
-        if (name && *name && strcmp(*name, part) == 0)
-            return item;
+        const char *name = element_name(message, field, i);
+        if (name && strcmp(name, part) == 0)
+            return *(ProtobufCMessage **)text_field_element(message, field, i);
     }
     uint64_t index;
     if (count > 0 && text_to_u64(part, 0, count - 1, &index))
         return *(ProtobufCMessage **)text_field_element(message, field, index);
     return NULL;
+}
+
+static void say_no_element(struct walk *walk, const ProtobufCMessage *message,
+                           const ProtobufCFieldDescriptor *field, const char *part)
+{
+    const char *names[NAMES_MAX];
+    size_t count = text_field_count(message, field), named = 0;
+    char quote[PROBLEM_QUOTE_SIZE];
+    bool entries = field->type == PROTOBUF_C_TYPE_MESSAGE;
+    problem_list_quote(part, strlen(part), quote);
+    for (size_t i = 0; entries && i < count && named < NAMES_MAX; i++)
+        if (element_name(message, field, i))
+            names[named++] = element_name(message, field, i);
+    const char *near = named ? text_nearest(part, names, named) : NULL;
+    if (count == 0)
+        problem_list_add(walk->problems, NULL, "field '%s' is empty: no entry '%s'", field->name,
+                         quote);
+    else if (near)
+        problem_list_add(walk->problems, NULL, "field '%s' has no entry '%s'; did you mean '%s'?",
+                         field->name, quote, near);
+    else
+        problem_list_add(walk->problems, NULL, "field '%s' has no entry '%s'; give %s 0..%zu",
+                         field->name, quote, named ? "its name or an index" : "an index",
+                         count - 1);
+}
+
+/* command[2]=x: one value of a list of values. */
+static void assign_value(struct walk *walk, ProtobufCMessage *message,
+                         const ProtobufCFieldDescriptor *field)
+{
+    const char *part = next_part(walk);
+    size_t count = text_field_count(message, field);
+    union {
+        double d;
+        int64_t i;
+        char *text;
+        ProtobufCBinaryData b;
+    } value;
+    uint64_t index;
+    char why[TEXT_SCALAR_WHY];
+    if (!part)
+        return;
+    if (count == 0 || !text_to_u64(part, 0, count - 1, &index)) {
+        say_no_element(walk, message, field, part);
+        return;
+    }
+    if (walk->rest) {
+        problem_list_add(walk->problems, NULL, "an entry of '%s' has no fields", field->name);
+        return;
+    }
+    bool text = field->type == PROTOBUF_C_TYPE_STRING;
+    struct text_scalar in = {walk->value, strlen(walk->value), !text};
+    if (!text_scalar_parse(field, in, &value, why)) {
+        problem_list_add(walk->problems, NULL, "field '%s': %s", field->name, why);
+        return;
+    }
+    void *place = text_field_element(message, field, index);
+    if (text)
+        mem_free(*(char **)place);
+    memcpy(place, &value, text_scalar_size(field));
 }
 
 static ProtobufCMessage *append_pair(ProtobufCMessage *message,
@@ -93,13 +189,16 @@ static ProtobufCMessage *append_pair(ProtobufCMessage *message,
 static void assign_pair(struct walk *walk, ProtobufCMessage *message,
                         const ProtobufCFieldDescriptor *field)
 {
-    if (!*walk->rest) {
+    const char *name = walk->bracket ? bracket_part(walk) : walk->rest;
+    if (!name)
+        return;
+    if (!*name) {
         problem_list_add(walk->problems, NULL, "field '%s': no name behind the dot", field->name);
         return;
     }
-    ProtobufCMessage *pair = find_element(message, field, walk->rest);
+    ProtobufCMessage *pair = find_element(message, field, name);
     if (!pair)
-        pair = append_pair(message, field, walk->rest);
+        pair = append_pair(message, field, name);
     assign(walk, pair, &pair->descriptor->fields[1]);
 }
 
@@ -114,21 +213,43 @@ static ProtobufCMessage *descend(struct walk *walk, ProtobufCMessage *message,
         return *place;
     }
     const char *part = next_part(walk);
-    size_t count = text_field_count(message, field);
-    ProtobufCMessage *item = find_element(message, field, part);
+    ProtobufCMessage *item = part ? find_element(message, field, part) : NULL;
     char quote[PROBLEM_QUOTE_SIZE];
-    problem_list_quote(part, strlen(part), quote);
-    if (!item && count == 0)
-        problem_list_add(walk->problems, NULL, "field '%s' is empty: no entry '%s'", field->name,
-                         quote);
-    else if (!item)
-        problem_list_add(walk->problems, NULL,
-                         "field '%s' has no entry '%s'; give its name or an index 0..%zu",
-                         field->name, quote, count - 1);
-    else if (!walk->rest)
+    if (part && !item)
+        say_no_element(walk, message, field, part);
+    else if (item && !walk->rest)
         problem_list_add(walk->problems, NULL, "'%s' is a whole entry of '%s'; name its field",
-                         quote, field->name);
+                         problem_list_quote(part, strlen(part), quote), field->name);
     return item && walk->rest ? item : NULL;
+}
+
+/* workers.min is workers_min, where workers has no fields of its own. */
+static void assign_joined(struct walk *walk, ProtobufCMessage *message,
+                          const ProtobufCFieldDescriptor *field)
+{
+    const char *part = next_part(walk);
+    SCOPED_TEXT char *name = part ? mem_printf("%s_%s", field->name, part) : NULL;
+    const ProtobufCFieldDescriptor *joined =
+        name ? protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name) : NULL;
+    if (joined && !walk->rest)
+        assign(walk, message, joined);
+    else if (part)
+        problem_list_add(walk->problems, NULL, "field '%s' has no fields of its own", field->name);
+}
+
+/* The rest of the path leads into this field. */
+static ProtobufCMessage *enter(struct walk *walk, ProtobufCMessage *message,
+                               const ProtobufCFieldDescriptor *field)
+{
+    if (text_field_is_pair(field))
+        assign_pair(walk, message, field);
+    else if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+        return descend(walk, message, field);
+    else if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        assign_value(walk, message, field);
+    else
+        assign_joined(walk, message, field);
+    return NULL;
 }
 
 static void follow(struct walk *walk, ProtobufCMessage *message)
@@ -136,23 +257,14 @@ static void follow(struct walk *walk, ProtobufCMessage *message)
     while (message) {
         const char *part = next_part(walk);
         const ProtobufCFieldDescriptor *field =
-            text_read_find(walk->problems, NULL, message->descriptor, part);
+            part ? text_read_find(walk->problems, NULL, message->descriptor, part) : NULL;
         if (!field)
             return;
         if (!walk->rest) {
             assign(walk, message, field);
             return;
         }
-        if (text_field_is_pair(field)) {
-            assign_pair(walk, message, field);
-            return;
-        }
-        if (field->type != PROTOBUF_C_TYPE_MESSAGE) {
-            problem_list_add(walk->problems, NULL, "field '%s' has no fields of its own",
-                             field->name);
-            return;
-        }
-        message = descend(walk, message, field);
+        message = enter(walk, message, field);
     }
 }
 
@@ -178,7 +290,7 @@ enum status text_format_set(ProtobufCMessage *message, const char *assignment,
     }
     SCOPED_TEXT char *path = mem_dup(assignment, (size_t)(equals - assignment) + 1);
     path[equals - assignment] = '\0';
-    struct walk walk = {&list, path, equals + 1};
+    struct walk walk = {&list, path, false, equals + 1};
     ProtobufCMessage *copy = message_copy(message);
     follow(&walk, copy);
     if (list.count == 0)

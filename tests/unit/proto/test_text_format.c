@@ -337,6 +337,43 @@ static void set_changes_one_field(void **state)
     drop(spec);
 }
 
+static void set_reaches_one_entry_of_a_list(void **state)
+{
+    (void)state;
+    Pb__JobSpec *spec = parse(good, "");
+    expect_set(spec, "roles.0.command=[a, b, c]", "");
+    expect_set(spec, "roles[0].command[2]=x: [y", "");
+    expect_set(spec, "roles[trainer].command.0=python3", "");
+    expect_set(spec, "roles[0].workers_max=8", "");
+    expect_set(spec, "roles[trainer].workers.min=3", "");
+    expect_set(spec, "roles[0].env[A.B]=1", "");
+    assert_string_equal(spec->roles[0]->command[0], "python3");
+    assert_string_equal(spec->roles[0]->command[1], "b");
+    assert_string_equal(spec->roles[0]->command[2], "x: [y");
+    assert_int_equal(spec->roles[0]->n_command, 3);
+    assert_int_equal(spec->roles[0]->workers_min, 3);
+    assert_int_equal(spec->roles[0]->workers_max, 8);
+    assert_string_equal(spec->roles[0]->env[spec->roles[0]->n_env - 1]->name, "A.B");
+    expect_set(spec, "roles[trainr].workers=1",
+               "set 'roles[trainr].workers=1': field 'roles' has no entry 'trainr'; did you mean "
+               "'trainer'?\n");
+    expect_set(spec, "roles[0].command[3]=x",
+               "set 'roles[0].command[3]=x': field 'command' has no entry '3'; give an index "
+               "0..2\n");
+    expect_set(spec, "roles[0].command[1].x=y",
+               "set 'roles[0].command[1].x=y': an entry of 'command' has no fields\n");
+    expect_set(spec, "roles[0.workers=1",
+               "set 'roles[0.workers=1': no ']' and '.' behind '[0.workers'\n");
+    expect_set(spec, "roles[0]workers=1",
+               "set 'roles[0]workers=1': no ']' and '.' behind '[0]workers'\n");
+    expect_set(spec, "roles[0].workers.mid=1",
+               "set 'roles[0].workers.mid=1': field 'workers' has no fields of its own\n");
+    expect_set(spec, "roles[0].workes=1",
+               "set 'roles[0].workes=1': unknown field 'workes' in Role; did you mean "
+               "'workers'?\n");
+    drop(spec);
+}
+
 static void set_names_the_assignment_and_changes_nothing_on_failure(void **state)
 {
     (void)state;
@@ -397,6 +434,7 @@ int main(void)
         cmocka_unit_test(json_keeps_numbers_exactly),
         cmocka_unit_test(json_leaves_unset_fields_out),
         cmocka_unit_test(set_changes_one_field),
+        cmocka_unit_test(set_reaches_one_entry_of_a_list),
         cmocka_unit_test(set_names_the_assignment_and_changes_nothing_on_failure),
         cmocka_unit_test_setup_teardown(load_reads_files_and_says_which_is_missing, unit_dir_setup,
                                         unit_dir_teardown),
