@@ -6,6 +6,7 @@
  * must be what an undisturbed run gives. --fail-at: the first attempt aborts there. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,12 +120,24 @@ static int report(const struct counter *c)
     return rondo_report(c->step, c->samples, values, 2) < 0 ? complain("report") : 0;
 }
 
+/* A SIGTERM (cancel, the end of a broken attempt) reaches each rank at another step, and ranks that
+ * exchange nothing cannot agree on one: leave at once, what was committed is what counts. The end
+ * is that of a program that SIGTERM ended, since its work is not done. A world of one has nobody to
+ * agree with, so should_stop says it and there is a save. */
+static int leave_at_once(const struct counter *c)
+{
+    (void)printf("terminated at step %" PRId64 "\n", c->step);
+    return 128 + SIGTERM;
+}
+
 static int run(struct counter *c)
 {
     int stop = 0;
 
     while (c->step < c->steps && !stop) {
         int yes;
+        if (c->job.world > 1 && rondo_stopping())
+            return leave_at_once(c);
         count(c);
         if (report(c) != 0)
             return 1;

@@ -154,6 +154,22 @@ def counter(agent, *arguments, **more):
                           cwd=agent.dir)
 
 
+def test_counter_of_several_ranks_leaves_on_sigterm_without_a_torn_save(agent):
+    agent.start()
+    env = environment(agent.environment(RONDO_ROLE="counter", WORLD_SIZE="2"))
+    run = subprocess.Popen([COUNTER, "--step-us", "2000", "--steps", "1000000"], env=env, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=agent.dir)
+    try:
+        assert "rank 0 of 2" in run.stdout.readline()
+        run.send_signal(signal.SIGTERM)
+        out, err = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert run.returncode == 128 + signal.SIGTERM, err
+    assert "terminated at step" in out
+    assert not agent.asks
+
+
 def test_counter_saves_resumes_and_gets_the_same_sum(agent, tmp_path):
     part = tmp_path / "c" / "counter-0"
     part.mkdir(parents=True)
