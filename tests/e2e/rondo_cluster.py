@@ -133,10 +133,11 @@ def stubs():
 
 
 class Cluster:
-    def __init__(self, home, agents, slots, flags, address):
+    def __init__(self, home, agents, slots, flags, address, wrap, env):
         self.home = pathlib.Path(home)
         self.dir = self.home / "d"
         self.agents, self.slots, self.flags = agents, slots, list(flags)
+        self.wrap, self.env = list(wrap), dict(env)
         self.daemon = None
         self.listen, self.status_listen = f"{address}:0", "127.0.0.1:0"
         self.cgroups = set()
@@ -160,12 +161,13 @@ class Cluster:
         """Starts the daemon, again on the same ports; returns once it is ready."""
         with open(self.home / "daemon.log", "ab") as log:
             self.daemon = subprocess.Popen(
-                [BIN / "rondod", "dev", "--dir", self.dir, "--agents", str(self.agents),
+                [*self.wrap, BIN / "rondod", "dev", "--dir", self.dir, "--agents", str(self.agents),
                  "--agent-slots", str(self.slots), "--listen", self.listen, "--status-listen",
                  self.status_listen, f"--agent-flags=--python-path={self.python_path}",
                  *self.flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                cwd=self.home, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8"})
+                cwd=self.home,
+                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8", **self.env})
         until(self.is_ready, lambda: "ready\n" + self.log())
         self.listen, self.status_listen = self.addresses()
 
@@ -399,16 +401,20 @@ def interrupted(signum, frame):
 
 
 @contextlib.contextmanager
-def running(agents=2, slots=4, flags=(), address="127.0.0.1"):
-    """A cluster, started; afterwards nothing of it may be left. address: of its gRPC services."""
+def running(agents=2, slots=4, flags=(), address="127.0.0.1", wrap=(), env=(), prepare=None):
+    """A cluster, started; afterwards nothing of it may be left. address: of its gRPC services.
+    wrap: a command that runs the daemon (in namespaces of its own, say); env: more variables for
+    it; prepare(cluster): called before the first start."""
     for program in ("rondod", "rondo-agent", "rondo-shim", "rondoctl", "rondo-counter"):
         if not (BIN / program).exists():
             pytest.skip(f"{BIN / program} is not built")
     home = tempfile.mkdtemp(prefix="rondo-e2e-", dir="/tmp")
     os.chmod(home, 0o711)
-    cluster = Cluster(home, agents, slots, flags, address)
+    cluster = Cluster(home, agents, slots, flags, address, wrap, env)
     signal.signal(signal.SIGTERM, interrupted)
     try:
+        if prepare:
+            prepare(cluster)
         cluster.start()
         yield cluster
     finally:
