@@ -233,7 +233,7 @@ struct cgroup *cgroup_create(const struct cgroup_options *options)
     cgroup_probe(cgroup, options ? options : &none);
     cgroup_sweep(cgroup->v2);
     cgroup_sweep(cgroup->v1);
-    const bool memory = cgroup->v2_memory || cgroup->v1[0];
+    const bool memory = cgroup_has_memory(cgroup);
     snprintf(cgroup->limits, sizeof(cgroup->limits), "%s%s%s", cgroup->v2[0] ? "cgroup2.kill" : "",
              cgroup->v2[0] && memory ? "," : "", memory ? "memory" : "");
     if (!cgroup->limits[0])
@@ -258,6 +258,11 @@ const char *cgroup_limits(const struct cgroup *cgroup)
     return cgroup->limits;
 }
 
+bool cgroup_has_memory(const struct cgroup *cgroup)
+{
+    return cgroup->v2_memory || cgroup->v1[0];
+}
+
 /* --- one worker's groups */
 
 static bool cgroup_make(const char *parent, char *out)
@@ -280,8 +285,12 @@ static bool cgroup_limit(const struct cgroup *cgroup, const struct cgroup_paths 
 {
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)memory_mib << 20);
-    if (paths->v1[0])
-        return cgroup_write(paths->v1, "memory.limit_in_bytes", bytes);
+    if (paths->v1[0]) {
+        if (!cgroup_write(paths->v1, "memory.limit_in_bytes", bytes))
+            return false;
+        cgroup_write(paths->v1, "memory.memsw.limit_in_bytes", bytes); /* as swap.max below */
+        return true;
+    }
     if (!cgroup->v2_memory)
         return true;
     cgroup_write(paths->v2, "memory.swap.max", "0"); /* absent without swap accounting */

@@ -30,6 +30,7 @@ struct cgroup *cgroup_create(const struct cgroup_options *options);
 void cgroup_destroy(struct cgroup *cgroup); /* NULL is fine */
 /* "cgroup2.kill,memory", "cgroup2.kill", "memory", "none". */
 const char *cgroup_limits(const struct cgroup *cgroup);
+bool cgroup_has_memory(const struct cgroup *cgroup); /* is a limit enforced? */
 /* Makes a worker's groups; memory_mib 0: no limit. A limit that cannot be enforced is left out, as
  * cgroup_limits says. Failure makes nothing. */
 enum status cgroup_add(const struct cgroup *cgroup, uint64_t memory_mib, struct cgroup_paths *out,

@@ -62,8 +62,9 @@ struct launcher_ops {
         struct launcher_proc *proc); /* KILL to everything of it; GONE or UNKILLABLE follows */
     void (*forget)(struct launcher_proc
                        *proc); /* after GONE, or to leave it running at the agent's own exit */
-    const char *(*limits)(
-        struct launcher *launcher);             /* "cgroup2.kill,memory" or "none": said at start */
+    /* What is enforced, said at start: "cgroup2.kill": all of a worker is killed at once;
+     * "memory": of a worker as a whole; "memory.process": of each of its processes alone. */
+    const char *(*limits)(struct launcher *launcher);
     void (*destroy)(struct launcher *launcher); /* leaves workers running */
 };
 struct launcher {

@@ -46,6 +46,7 @@ struct shim_launcher {
     struct list procs;
     char *shim_path;
     char boot_id[64];
+    char limits[96]; /* as launcher.h says */
 };
 
 struct shim_proc {
@@ -587,7 +588,19 @@ static struct launcher_proc *shim_adopt(struct launcher *base, const char *dir, 
 
 static const char *shim_limits(struct launcher *base)
 {
-    return cgroup_limits(CONTAINER_OF(base, struct shim_launcher, base)->cgroup);
+    return CONTAINER_OF(base, struct shim_launcher, base)->limits;
+}
+
+/* Without a cgroup for it, memory is limited by process (launcher_shim_start.c). */
+static void shim_say_limits(struct shim_launcher *launcher)
+{
+    const char *groups = cgroup_limits(launcher->cgroup);
+    if (cgroup_has_memory(launcher->cgroup))
+        snprintf(launcher->limits, sizeof(launcher->limits), "%s", groups);
+    else
+        snprintf(launcher->limits, sizeof(launcher->limits), "%s%smemory.process",
+                 strcmp(groups, "none") == 0 ? "" : groups,
+                 strcmp(groups, "none") == 0 ? "" : ",");
 }
 
 static void shim_destroy(struct launcher *base)
@@ -633,6 +646,7 @@ enum status launcher_shim_create(const struct launcher_shim_options *options, st
     memcpy(launcher->boot_id, boot_id, strnlen(boot_id, sizeof(launcher->boot_id) - 1));
     mem_free(boot_id);
     launcher->cgroup = cgroup_create(options->without_cgroups ? &no_cgroups : NULL);
+    shim_say_limits(launcher);
     launcher->pool = launcher_shim_pool_create(options->loop, SHIM_THREADS);
     *out = &launcher->base;
     return STATUS_OK;

@@ -17,17 +17,25 @@
 
 #define START_FILES_MAX 1048576u /* open files a worker may ask for, where our own limit allows */
 
-static void start_limits(struct text *request)
+/* memory_mib: of each process, where no cgroup holds them together; 0: no limit. What it may write
+ * to counts, not what it has mapped: libraries of devices map far more than they use. */
+static void start_limits(struct text *request, uint64_t memory_mib)
 {
     struct rlimit files = {1024, 1024};
+    struct rlimit data = {RLIM_INFINITY, RLIM_INFINITY};
+    uint64_t bytes = memory_mib < UINT64_MAX >> 20 ? memory_mib << 20 : UINT64_MAX;
+    getrlimit(RLIMIT_DATA, &data);
+    bytes = bytes < data.rlim_max ? bytes : data.rlim_max;
     getrlimit(RLIMIT_NOFILE, &files);
     if (files.rlim_max > START_FILES_MAX)
         files.rlim_max = START_FILES_MAX;
     const struct shim_wire_rlimit rows[] = {
         {RLIMIT_CORE, 0, 0, 0},
         {RLIMIT_NOFILE, 0, files.rlim_max, files.rlim_max},
+        {RLIMIT_DATA, 0, bytes, bytes},
     };
-    launcher_shim_wire_bytes(request, SHIM_WIRE_RLIMITS, rows, sizeof(rows));
+    launcher_shim_wire_bytes(request, SHIM_WIRE_RLIMITS, rows,
+                             (memory_mib ? COUNT_OF(rows) : COUNT_OF(rows) - 1) * sizeof(rows[0]));
 }
 
 static void start_cpus(struct text *out, const struct launcher_request *request)
@@ -84,7 +92,7 @@ void launcher_shim_start_init(struct launcher_shim_start *start, const char *shi
     launcher_shim_wire_text(out, SHIM_WIRE_TAG, request->tag);
     launcher_shim_wire_text(out, SHIM_WIRE_BOOT_ID, boot_id);
     start_cpus(out, request);
-    start_limits(out);
+    start_limits(out, cgroup_has_memory(cgroup) ? 0 : request->memory_mib);
 }
 
 void launcher_shim_start_fini(struct launcher_shim_start *start)
