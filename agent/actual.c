@@ -22,8 +22,7 @@ struct actual {
     struct inventory_copy {
         Pb__NodeInventory message;
         Pb__Device *devices[DEVICES_MAX];
-        Pb__Device quarantined[64];
-        size_t quarantined_count;
+        Pb__Device *quarantined; /* room for all that are */
     } inventory;
 };
 
@@ -64,6 +63,7 @@ void actual_destroy(struct actual *actual)
     clear_changed(actual);
     clear_gone(actual);
     map_destroy(actual->changed);
+    mem_free(actual->inventory.quarantined);
     loop_timer_destroy(actual->timer);
     mem_free(actual);
 }
@@ -259,7 +259,9 @@ static void device_name(const char *kind, uint32_t index, char *out, size_t cap)
 
 void actual_quarantine(struct actual *actual, const Pb__Launch *launch, int change)
 {
-    const char *kind = launch && launch->resources ? launch->resources->device : "cpu";
+    const char *kind = launch && launch->resources && launch->resources->device
+                           ? launch->resources->device
+                           : "cpu";
     for (size_t i = 0; launch && i < launch->n_devices; i++) {
         char name[96];
         device_name(kind, launch->devices[i], name, sizeof(name));
@@ -274,15 +276,17 @@ void actual_quarantine(struct actual *actual, const Pb__Launch *launch, int chan
 
 static void mark_quarantined(struct actual *actual, struct inventory_copy *copy)
 {
-    copy->quarantined_count = 0;
-    for (size_t i = 0; i < copy->message.n_devices; i++) {
+    const size_t max = map_count(actual->agent->quarantine);
+    size_t count = 0;
+    mem_free(copy->quarantined);
+    copy->quarantined = mem_array(max + 1, sizeof(*copy->quarantined));
+    for (size_t i = 0; i < copy->message.n_devices && count < max; i++) {
         char name[96];
         const Pb__Device *device = copy->devices[i];
         device_name(device->kind, device->index, name, sizeof(name));
-        if (!map_get_text(actual->agent->quarantine, name) ||
-            copy->quarantined_count >= COUNT_OF(copy->quarantined))
+        if (!map_get_text(actual->agent->quarantine, name))
             continue;
-        Pb__Device *mine = &copy->quarantined[copy->quarantined_count++];
+        Pb__Device *mine = &copy->quarantined[count++];
         *mine = *device;
         mine->has_health = true;
         mine->health = PB__DEVICE__HEALTH__QUARANTINED;

@@ -303,6 +303,8 @@ static void worker_launched(void *arg, struct launcher_proc *proc,
         break;
     case LAUNCHER_UNKILLABLE:
         log_error("worker.unkillable", log_str("worker", worker->tag), log_str("err", event->text));
+        mem_free(worker->cause_text); /* that it was asked to end matters less now */
+        worker->cause_text = mem_printf("cannot be killed: %s", event->text);
         worker_event(worker, WORKER_EV_STUCK);
         break;
     }
