@@ -11,6 +11,7 @@
 #include "agent/hub.h"
 #include "agent/logs.h"
 #include "agent/save.h"
+#include "agent/spare.h"
 #include "agent/worker.h"
 #include "agent/worker_part.h"
 #include "base/log.h"
@@ -269,6 +270,7 @@ static void agent_ready(void *arg)
     log_info("agent.ready", log_str("node", agent->node),
              log_int("workers", (int64_t)map_count(agent->workers)),
              log_str("limits", agent->options.launcher->ops->limits(agent->options.launcher)));
+    spares_start(agent->spares);
     link_start(agent->link);
     loop_timer_set(agent->watch_timer, WATCH_US);
 }
@@ -414,6 +416,7 @@ static void make_parts(struct agent *agent)
 {
     SCOPED_TEXT char *code = mem_printf("%s/code", agent->state_dir);
     SCOPED_TEXT char *spool = mem_printf("%s/spool", agent->state_dir);
+    SCOPED_TEXT char *spare = mem_printf("%s/spare", agent->state_dir);
     struct spool_options options = {
         .loop = agent->loop,
         .files = agent->files,
@@ -430,6 +433,7 @@ static void make_parts(struct agent *agent)
     agent->codes = code_cache_create(agent, code);
     agent->logs = logs_create(agent);
     agent->ended = ended_create(agent);
+    agent->spares = spares_create(agent->loop, agent->files, spare, agent->config->spares);
 }
 
 struct agent *agent_create(const struct agent_options *options)
@@ -508,6 +512,7 @@ void agent_destroy(struct agent *agent)
     link_destroy(agent->link);
     logs_destroy(agent->logs);
     ended_destroy(agent->ended);
+    spares_destroy(agent->spares);
     code_cache_destroy(agent->codes);
     saves_destroy(agent->saves);
     actual_destroy(agent->actual);

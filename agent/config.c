@@ -42,6 +42,8 @@ const struct option config_rows[] = {
      "User of workers whose project names none; empty: nobody (agent is root) or the agent's own."},
     {"worker_umask", OPT_U32, AT(worker_umask), "18", 0, 511,
      "File mode mask of workers; 18 is octal 022."},
+    {"spares", OPT_U32, AT(spares), "16", 0, 64,
+     "Directories and shims kept ready, so that workers start sooner; 0: none."},
     {"python_path", OPT_TEXT, AT(python_path), NULL, 0, 0,
      "PYTHONPATH of workers: where the rondo package lies; empty: ../lib/python from here."},
     {"log_mib_max", OPT_U64, AT(log_mib_max), "1024", 0, 1048576,

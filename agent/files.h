@@ -41,6 +41,8 @@ struct files_step {
     int64_t uid, gid; /* -1: leave. USER: the result */
     bool sync;        /* WRITE, APPEND: durable before the step counts as done */
     bool missing_ok; /* READ, LIST, RENAME, PUNCH: no such file is no failure (`missing` says so) */
+    bool optional;   /* RENAME: no failure is one: the steps that follow do without */
+    bool claim;      /* DIR: one that exists gets owner and mode, too */
     /* results */
     bool missing;
     uint64_t size; /* READ, LIST: of the whole file; of the tree's files */

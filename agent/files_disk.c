@@ -118,13 +118,30 @@ static enum status sync_parent(const struct files_step *step, const char *path, 
     return bad ? fail(step, "sync the directory of", err) : STATUS_OK;
 }
 
+/* An empty file of ours that was made in advance. -1: it is something else. */
+static int write_reuse(const char *temp, mode_t mode)
+{
+    struct stat st;
+    int fd = open(temp, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+        st.st_size == 0 && st.st_uid == geteuid() &&
+        ((st.st_mode & 0777) == mode || fchmod(fd, mode) == 0))
+        return fd;
+    if (fd >= 0)
+        (void)close(fd);
+    return -1;
+}
+
 static enum status step_write(struct files_step *step, struct error *err)
 {
     SCOPED_TEXT char *temp = mem_printf("%s.new", step->path);
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    int fd = open(temp, flags, step->mode ? step->mode : 0600);
-    if (fd < 0 && errno == EEXIST && unlink(temp) == 0) /* a leftover: somebody died here */
-        fd = open(temp, flags, step->mode ? step->mode : 0600);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    const mode_t mode = step->mode ? step->mode : 0600;
+    int fd = open(temp, flags, mode);
+    if (fd < 0 && errno == EEXIST)
+        fd = write_reuse(temp, mode);
+    if (fd < 0 && unlink(temp) == 0) /* a leftover: somebody died here */
+        fd = open(temp, flags, mode);
     if (fd < 0)
         return fail(step, "create", err);
     enum status st = write_all(step, fd, err);
@@ -162,6 +179,7 @@ static enum status step_dir(struct files_step *step, struct error *err)
         return fail(step, "make directory", err);
     if (!made && (lstat(step->path, &st) != 0 || !S_ISDIR(st.st_mode)))
         return error_set(err, STATUS_INVALID, "%s is not a directory", step->path);
+    made |= step->claim;
     if (made && (step->uid >= 0 || step->gid >= 0) &&
         lchown(step->path, (uid_t)step->uid, (gid_t)step->gid) != 0)
         return fail(step, "chown", err);
@@ -177,8 +195,10 @@ static enum status step_remove(struct files_step *step, struct error *err)
 
 static enum status step_rename(struct files_step *step, struct error *err)
 {
-    if (rename(step->path, step->to) != 0)
-        return absent(step, "rename", err);
+    if (rename(step->path, step->to) != 0) {
+        step->missing = true;
+        return step->optional ? STATUS_OK : absent(step, "rename", err);
+    }
     return step->sync ? sync_parent(step, step->to, err) : STATUS_OK;
 }
 

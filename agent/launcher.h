@@ -78,6 +78,7 @@ struct launcher_shim_options {
     struct loop *loop;     /* loop_uv */
     const char *shim_path; /* bin/rondo-shim */
     bool without_cgroups;  /* even where there are some */
+    unsigned spares;       /* shims kept waiting for a start; 0: none */
 };
 enum status launcher_shim_create(const struct launcher_shim_options *options, struct launcher **out,
                                  struct error *err) MUST_CHECK;

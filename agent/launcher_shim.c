@@ -7,6 +7,7 @@
 #include "agent/launcher.h"
 #include "agent/launcher_shim_pass.h"
 #include "agent/launcher_shim_pool.h"
+#include "agent/launcher_shim_spare.h"
 #include "agent/launcher_shim_start.h"
 #include "agent/launcher_shim_watch.h"
 #include "agent/stray.h"
@@ -42,6 +43,7 @@ struct shim_launcher {
     struct loop *loop;
     struct uv_loop_s *uv;
     struct launcher_shim_pool *pool;
+    struct launcher_shim_spares *spares;
     struct cgroup *cgroup;
     struct list procs;
     char *shim_path;
@@ -569,6 +571,7 @@ shim_start(struct launcher *base, const struct launcher_request *request, launch
     proc->start = NEW(struct launcher_shim_start);
     launcher_shim_start_init(proc->start, launcher->shim_path, launcher->boot_id, launcher->cgroup,
                              request);
+    proc->start->has_spare = launcher_shim_spares_take(launcher->spares, &proc->start->spare);
     proc->passing = true;
     proc->holds++;
     proc->job.run = shim_proc_start_run;
@@ -599,8 +602,7 @@ static void shim_say_limits(struct shim_launcher *launcher)
         snprintf(launcher->limits, sizeof(launcher->limits), "%s", groups);
     else
         snprintf(launcher->limits, sizeof(launcher->limits), "%s%smemory.process",
-                 strcmp(groups, "none") == 0 ? "" : groups,
-                 strcmp(groups, "none") == 0 ? "" : ",");
+                 strcmp(groups, "none") == 0 ? "" : groups, strcmp(groups, "none") == 0 ? "" : ",");
 }
 
 static void shim_destroy(struct launcher *base)
@@ -608,7 +610,9 @@ static void shim_destroy(struct launcher *base)
     struct shim_launcher *launcher = CONTAINER_OF(base, struct shim_launcher, base);
     while (!list_is_empty(&launcher->procs))
         shim_forget(&LIST_ITEM(launcher->procs.next, struct shim_proc, node)->base);
+    launcher_shim_spares_stop(launcher->spares);
     launcher_shim_pool_destroy(launcher->pool);
+    launcher_shim_spares_destroy(launcher->spares);
     cgroup_destroy(launcher->cgroup);
     mem_free(launcher->shim_path);
     mem_free(launcher);
@@ -648,6 +652,8 @@ enum status launcher_shim_create(const struct launcher_shim_options *options, st
     launcher->cgroup = cgroup_create(options->without_cgroups ? &no_cgroups : NULL);
     shim_say_limits(launcher);
     launcher->pool = launcher_shim_pool_create(options->loop, SHIM_THREADS);
+    launcher->spares = launcher_shim_spares_create(options->loop, launcher->pool,
+                                                   launcher->shim_path, options->spares);
     *out = &launcher->base;
     return STATUS_OK;
 }

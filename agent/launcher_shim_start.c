@@ -1,18 +1,16 @@
 /* launcher_shim_start.c - everything of a start that may block, on a pool thread. */
 #include "agent/launcher_shim_start.h"
 #include "agent/device.h"
+#include "agent/launcher_shim_spawn.h"
 #include "agent/launcher_shim_wire.h"
 #include "base/mem.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define START_FILES_MAX 1048576u /* open files a worker may ask for, where our own limit allows */
@@ -149,29 +147,22 @@ static enum status start_cgroup(struct launcher_shim_start *start)
     return STATUS_OK;
 }
 
-/* Above the descriptors that the shim finds open, so that moving one never hits another. */
-static int start_raise(int fd)
-{
-    if (fd < 0 || fd > 9)
-        return fd;
-    int raised = fcntl(fd, F_DUPFD_CLOEXEC, 10);
-    int failed = errno;
-    close(fd);
-    errno = failed;
-    return raised;
-}
-
 /* The request, written, locked: while the lock is held a shim lives or is about to. */
 static int start_request(struct launcher_shim_start *start)
 {
     SCOPED_TEXT char *path = mem_printf("%s/%s", start->dir, SHIM_WIRE_REQUEST_FILE);
-    int fd = start_raise(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    int fd = launcher_shim_spawn_raise(
+        open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)); /* made before, or now */
     if (fd < 0) {
         error_set(&start->err, STATUS_UNAVAILABLE, "create %s: %s", path, strerror(errno));
         return -1;
     }
     size_t at = 0;
     bool good = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (good && lseek(fd, 0, SEEK_END) != 0) {
+        errno = EEXIST; /* another start's */
+        good = false;
+    }
     while (good && at < start->request.len) {
         ssize_t sent = pwrite(fd, start->request.data + at, start->request.len - at, (off_t)at);
         if (sent > 0)
@@ -188,41 +179,34 @@ static int start_request(struct launcher_shim_start *start)
     return -1;
 }
 
-static int start_spawn(struct launcher_shim_start *start, int ready, int request, pid_t *pid)
+/* By one that waits, if there is one that listens; else by a new one. An errno. */
+static int start_shim(struct launcher_shim_start *start, int ready, int request)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    char name[] = "rondo-shim", *argv[] = {name, start->dir, NULL}, *env[] = {NULL};
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&actions, ready, SHIM_WIRE_READY_FD);
-    posix_spawn_file_actions_adddup2(&actions, request, SHIM_WIRE_REQUEST_FD);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
-    int failed = posix_spawn(pid, start->shim_path, &actions, &attr, argv, env);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&actions);
+    char name[] = "rondo-shim", *argv[] = {name, start->dir, NULL};
+    const bool has_spare = start->has_spare;
+    start->has_spare = false;
+    if (has_spare && launcher_shim_spare_send(&start->spare, start->dir, ready, request)) {
+        start->shim = start->spare.pid;
+        start->shim_fd = start->spare.pidfd;
+        return 0;
+    }
+    pid_t pid;
+    int failed = launcher_shim_spawn(start->shim_path, argv, ready, request, &pid, &start->shim_fd);
+    start->shim = failed ? 0 : pid;
     return failed;
 }
 
 static void start_process(struct launcher_shim_start *start, int request)
 {
     int ends[2];
-    pid_t pid = 0;
     if (pipe2(ends, O_CLOEXEC) != 0) {
         error_set(&start->err, STATUS_EXHAUSTED, "create a pipe: %s", strerror(errno));
         return;
     }
-    ends[1] = start_raise(ends[1]);
-    int failed = ends[1] < 0 ? errno : start_spawn(start, ends[1], request, &pid);
+    ends[1] = launcher_shim_spawn_raise(ends[1]);
+    int failed = ends[1] < 0 ? errno : start_shim(start, ends[1], request);
     if (ends[1] >= 0)
         close(ends[1]);
-    /* A child that is not reaped keeps its pid: this is our shim. */
-    int pidfd = failed ? -1 : (int)syscall(SYS_pidfd_open, pid, 0u);
-    if (!failed && pidfd < 0) {
-        failed = errno;
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-    }
     if (failed) {
         close(ends[0]);
         error_set(&start->err, STATUS_UNAVAILABLE, "run %s: %s", start->shim_path,
@@ -230,12 +214,10 @@ static void start_process(struct launcher_shim_start *start, int request)
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    start->shim = pid;
-    start->shim_fd = pidfd;
     start->ready_fd = ends[0];
 }
 
-void launcher_shim_start_run(struct launcher_shim_start *start)
+static void start_run(struct launcher_shim_start *start)
 {
     if (start->err.code != STATUS_OK || start_user(start) != STATUS_OK ||
         start_cgroup(start) != STATUS_OK ||
@@ -247,4 +229,13 @@ void launcher_shim_start_run(struct launcher_shim_start *start)
     start_process(start, request);
     close(request);
     text_fini(&start->request);
+}
+
+void launcher_shim_start_run(struct launcher_shim_start *start)
+{
+    start_run(start);
+    if (start->has_spare) { /* failed before it was needed */
+        launcher_shim_spare_end(&start->spare);
+        start->has_spare = false;
+    }
 }

@@ -5,6 +5,7 @@
 #pragma once
 #include "agent/cgroup.h"
 #include "agent/launcher.h"
+#include "agent/launcher_shim_spare.h"
 #include "base/text.h"
 
 struct launcher_shim_start {
@@ -13,6 +14,8 @@ struct launcher_shim_start {
     struct text request; /* all but the fields that only a thread may find out */
     uint64_t memory_mib;
     const struct cgroup *cgroup; /* borrowed */
+    bool has_spare;              /* then it is used up */
+    struct launcher_shim_spare spare;
     /* out */
     pid_t shim;            /* 0: not started, see err */
     int shim_fd, ready_fd; /* pidfd of the shim, read end of its pipe: the caller's to close */

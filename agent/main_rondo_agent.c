@@ -196,7 +196,8 @@ static enum status make_seams(struct program *program, struct error *err)
         .changed = on_devices,
         .arg = program,
     };
-    struct launcher_shim_options launcher = {.loop = program->loop, .shim_path = program->shim};
+    struct launcher_shim_options launcher = {
+        .loop = program->loop, .shim_path = program->shim, .spares = config->spares};
     struct link_rpc_options link = {
         .loop = program->loop,
         .daemons = &config->daemon,

@@ -200,7 +200,7 @@ pid_t stray_find_shim(const char *dir)
         const char *second = bytes + strlen(bytes) + 1;
         const char *base = strrchr(bytes, '/');
         if (strcmp(base ? base + 1 : bytes, "rondo-shim") == 0 &&
-            (size_t)(bytes + got - second) == len + 1 && strcmp(second, dir) == 0)
+            (size_t)(bytes + got - second) > len && strcmp(second, dir) == 0)
             found = table[i].pid;
     }
     mem_free(table);

@@ -7,6 +7,7 @@
 #include "agent/environment.h"
 #include "agent/lead.h"
 #include "agent/save.h"
+#include "agent/spare.h"
 #include "agent/worker_part.h"
 #include "base/log.h"
 #include "worker/env.h"
@@ -172,7 +173,14 @@ static void own(struct files_step *step, const struct user *user)
  */
 static void add_dir(struct files_batch *batch, const struct worker *worker)
 {
+    SCOPED_TEXT char *spare = spares_take(worker->agent->spares);
+    if (spare) {
+        struct files_step *take = files_step_add(batch, FILES_RENAME, spare);
+        take->to = mem_strdup(worker->dir);
+        take->optional = true;
+    }
     struct files_step *step = files_dir(batch, worker->dir, worker->user ? 0750 : 0700);
+    step->claim = true;
     if (worker->user)
         step->gid = worker->user->gid;
 }
@@ -266,6 +274,7 @@ static void start_dir_done(void *arg, enum status st, const struct error *err,
 static void stage_dir(struct worker *worker)
 {
     struct files_batch *batch = files_batch_create();
+    struct files_step *step;
     SCOPED_TEXT char *tmp = mem_printf("%s/tmp", worker->dir);
     add_dir(batch, worker);
     add_launch(batch, worker);
@@ -273,7 +282,9 @@ static void stage_dir(struct worker *worker)
     add_worker_file(batch, worker, "error.json");
     add_page(batch, worker);
     add_ranks(batch, worker);
-    own(files_dir(batch, tmp, 0700), worker->user);
+    step = files_dir(batch, tmp, 0700);
+    step->claim = true;
+    own(step, worker->user);
     add_attempt_dir(batch, worker);
     files_run(worker->agent->files, batch, start_dir_done, worker_ref_create(worker));
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -209,6 +210,14 @@ static void shim_signals(sigset_t *signals)
     sigaddset(signals, SHIM_WIRE_KILL);
 }
 
+/* What the worker would inherit by mistake. */
+static void shim_close_others(void)
+{
+    syscall(SYS_close_range, (unsigned)SHIM_WIRE_REQUEST_FD + 1, ~0u, 0u);
+    fcntl(SHIM_WIRE_READY_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(SHIM_WIRE_REQUEST_FD, F_SETFD, FD_CLOEXEC);
+}
+
 /* Descriptors 0-2 on /dev/null, nothing of the agent's above the request. */
 static void shim_detach(void)
 {
@@ -216,21 +225,17 @@ static void shim_detach(void)
     for (int fd = 0; fd <= 2 && null >= 0; fd++)
         if (null != fd)
             dup2(null, fd);
-    syscall(SYS_close_range, (unsigned)SHIM_WIRE_REQUEST_FD + 1, ~0u, 0u);
-    fcntl(SHIM_WIRE_READY_FD, F_SETFD, FD_CLOEXEC);
-    fcntl(SHIM_WIRE_REQUEST_FD, F_SETFD, FD_CLOEXEC);
+    shim_close_others();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-static int shim_run(const char *path)
+static int shim_run(const char *path, const sigset_t *mask)
 {
     static struct shim_request request;
     struct shim shim = {.dir = -1};
     struct shim_worker_files files;
-    sigset_t signals;
+    sigset_t signals = *mask;
     int err;
-    shim_signals(&signals);
-    shim_detach();
     shim.dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (shim.dir < 0 || chdir("/") != 0)
         return 2;
@@ -254,16 +259,72 @@ static int shim_run(const char *path)
     return 0;
 }
 
+/* What argv[1] and the room behind it hold shows in ps, as if the shim had been started for dir. */
+static const char *shim_show(char **argv, const char *dir)
+{
+    const size_t room = strlen(argv[1]) + 1 + strlen(argv[2]), len = strlen(dir);
+    if (argv[1] + strlen(argv[1]) + 1 != argv[2] || len > room)
+        return dir;
+    memcpy(argv[1], dir, len);
+    memset(argv[1] + len, 0, room - len);
+    return argv[1];
+}
+
+/* Waits for a directory and the two descriptors. False: nobody is there any more. */
+static bool shim_receive(char *dir, size_t cap)
+{
+    int fds[2];
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(fds))];
+    } control;
+    struct iovec piece = {dir, cap - 1};
+    struct msghdr message;
+    memset(&message, 0, sizeof(message));
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = &control;
+    message.msg_controllen = sizeof(control);
+    long got;
+    do
+        got = syscall(SYS_recvmsg, SHIM_WIRE_READY_FD, &message, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0 || dir[0] != '/' || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+        message.msg_controllen < sizeof(control.header) || control.header.cmsg_type != SCM_RIGHTS ||
+        control.header.cmsg_len != CMSG_LEN(sizeof(fds)))
+        return false;
+    dir[got] = '\0';
+    memcpy(fds, CMSG_DATA(&control.header), sizeof(fds));
+    /* They came as the lowest that were free, in order: neither is in the other's place. */
+    return dup2(fds[0], SHIM_WIRE_READY_FD) >= 0 && dup2(fds[1], SHIM_WIRE_REQUEST_FD) >= 0;
+}
+
+static int shim_start(int argc, char **argv)
+{
+    char dir[SHIM_WIRE_WAIT_DIR_MAX];
+    const char *path = argv[1];
+    sigset_t signals;
+    shim_signals(&signals);
+    shim_detach();
+    if (argc == 3) {
+        if (!shim_receive(dir, sizeof(dir)))
+            return 0;
+        path = shim_show(argv, dir);
+        shim_close_others();
+    }
+    return shim_run(path, &signals);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         static const char line[] = "rondo-shim " RONDO_VERSION " wire 1\n";
         return write(1, line, sizeof(line) - 1) == sizeof(line) - 1 ? 0 : 1;
     }
-    if (argc != 2 || argv[1][0] != '/') {
+    if (!(argc == 2 && argv[1][0] == '/') && !(argc == 3 && strcmp(argv[1], SHIM_WIRE_WAIT) == 0)) {
         static const char line[] =
             "usage: rondo-shim /DIR  (started by rondo-agent, not by hand)\n";
         return write(2, line, sizeof(line) - 1) == sizeof(line) - 1 ? 2 : 1;
     }
-    return shim_run(argv[1]);
+    return shim_start(argc, argv);
 }

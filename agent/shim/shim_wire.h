@@ -14,6 +14,13 @@ enum { SHIM_WIRE_READY_FD = 3, SHIM_WIRE_REQUEST_FD = 4 };
 /* Asks a shim to kill everything below it: pidfd_send_signal(shim, SHIM_WIRE_KILL). */
 #define SHIM_WIRE_KILL SIGUSR1
 
+/* `rondo-shim --wait ROOM`: waits on descriptor 3, a SOCK_SEQPACKET socket, for one message: the
+ * directory, with the ready pipe and the request as SCM_RIGHTS in that order. Goes on as if it had
+ * been started with them; ends when the socket closes. ROOM is spaces, overwritten by the
+ * directory. */
+#define SHIM_WIRE_WAIT         "--wait"
+#define SHIM_WIRE_WAIT_DIR_MAX 1024u /* with its NUL */
+
 /* Bounds that both sides hold. */
 #define SHIM_WIRE_REQUEST_MAX ((uint64_t)4 << 20)
 #define SHIM_WIRE_STRINGS_MAX 65536u

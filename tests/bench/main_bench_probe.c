@@ -1,8 +1,11 @@
-/* main_bench_probe.c - rondo-bench-probe FIFO [hold]: a worker whose first act is to look at the
- * clock; then it tells the time, and ends or waits to be killed. */
+/* main_bench_probe.c - rondo-bench-probe FIFO [hold|MS]: a worker whose first act is to look at the
+ * clock; then it tells the time, and ends, waits to be killed, or ends after MS milliseconds: what
+ * its end costs is not part of how long a start takes. Linked statically: what comes before main()
+ * is the kernel's exec and no loader. */
 #include "tests/bench/stamp.h"
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,7 +32,10 @@ int main(int argc, char **argv)
     if (fd < 0 || write(fd, &stamp, sizeof(stamp)) != (ssize_t)sizeof(stamp))
         return 1;
     close(fd);
-    while (argc > 2)
-        pause();
+    if (argc > 2 && strcmp(argv[2], "hold") == 0)
+        for (;;)
+            pause();
+    if (argc > 2)
+        usleep((useconds_t)strtoul(argv[2], NULL, 10) * 1000);
     return 0;
 }

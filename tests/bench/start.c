@@ -13,7 +13,8 @@
 
 #define STEP_MS 20000
 #define WARM_UP 5
-#define REST_MS 5
+#define REST_MS 50     /* what the last one left is away: a start is measured on an idle cluster */
+#define LINGER_MS "30" /* of a started worker, so that no end runs beside another's start */
 
 struct start {
     struct bench *bench;
@@ -96,7 +97,7 @@ static enum status start_once(struct start *start, struct work *work, uint32_t w
 static enum status start_many(struct start *start, const char *name, uint32_t workers,
                               uint32_t runs, struct sample *sample, struct error *err)
 {
-    const char *argv[] = {start->stand->probe, start->stand->fifo, NULL};
+    const char *argv[] = {start->stand->probe, start->stand->fifo, LINGER_MS, NULL};
     struct stand_cpu before = {0};
     struct work work;
     enum status st = STATUS_OK;
@@ -172,7 +173,7 @@ static enum status detect_many(struct start *start, uint32_t runs, struct sample
         pid_t victim = start->last.pid;
         if (i == WARM_UP)
             stand_cpu(start->stand, &before);
-        bench_rest(start->bench, 10 * REST_MS);
+        bench_rest(start->bench, REST_MS);
         start_expect(start, 1);
         int64_t from_us = process_now_us();
         kill(victim, SIGKILL);

@@ -8,6 +8,7 @@
 #include "agent/stray.h"
 #include "base/text.h"
 #include "tests/unit/unit.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -69,7 +70,7 @@ static inline void fixture_late(void *arg)
     loop_uv_stop(fixture->loop);
 }
 
-static inline struct fixture *fixture_create(bool without_cgroups)
+static inline struct fixture *fixture_create(bool without_cgroups, unsigned spares)
 {
     struct fixture *fixture = NEW(struct fixture);
     struct error err;
@@ -79,7 +80,7 @@ static inline struct fixture *fixture_create(bool without_cgroups)
     ssize_t len = readlink("/proc/self/exe", fixture->self, sizeof(fixture->self) - 1);
     assert_true(len > 0);
     const struct launcher_shim_options options = {fixture->loop, RONDO_BINARY_DIR "/bin/rondo-shim",
-                                                  without_cgroups};
+                                                  without_cgroups, spares};
     if (launcher_shim_create(&options, &fixture->launcher, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     return fixture;
@@ -96,13 +97,58 @@ static inline void fixture_destroy(struct fixture *fixture)
 
 static inline int fixture_setup(void **state)
 {
-    *state = fixture_create(false);
+    *state = fixture_create(false, 0);
     return 0;
 }
 
 static inline int fixture_setup_bare(void **state)
 {
-    *state = fixture_create(true);
+    *state = fixture_create(true, 0);
+    return 0;
+}
+
+static inline void fixture_run(struct fixture *fixture, int64_t us);
+
+/* Shims of ours that wait for a directory; up to max of their pids. */
+static inline unsigned fixture_waiting(pid_t *pids, unsigned max)
+{
+    static const char want[] = "rondo-shim\0--wait";
+    unsigned count = 0;
+    char path[64], bytes[64];
+    DIR *dir = opendir("/proc");
+    const struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        struct stray stray;
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 0 || !stray_read(pid, &stray) || stray.parent != getpid() || stray.state == 'Z')
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && read(fd, bytes, sizeof(bytes)) > (ssize_t)sizeof(want) &&
+            memcmp(bytes, want, sizeof(want)) == 0 && count < max)
+            pids[count++] = pid;
+        if (fd >= 0)
+            close(fd);
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static inline void fixture_until_waiting(struct fixture *fixture, unsigned spares)
+{
+    pid_t pids[64];
+    for (int i = 0; i < 12000 && fixture_waiting(pids, 64) < spares; i++)
+        fixture_run(fixture, 10000);
+    assert_int_equal(fixture_waiting(pids, 64), spares);
+    fixture_run(fixture, 10000); /* the last one is on the list */
+}
+
+/* Two shims wait. */
+static inline int fixture_setup_spares(void **state)
+{
+    *state = fixture_create(false, 2);
+    fixture_until_waiting(*state, 2);
     return 0;
 }
 

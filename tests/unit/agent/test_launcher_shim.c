@@ -298,6 +298,10 @@ int main(int argc, char **argv)
     {                                                                                              \
         "bare_" #name, name, fixture_setup_bare, fixture_teardown, NULL                            \
     } /* no cgroups */
+#define SPARE(name)                                                                                \
+    {                                                                                              \
+        "spare_" #name, name, fixture_setup_spares, fixture_teardown, NULL                         \
+    } /* by a shim that waited */
     const struct CMUnitTest tests[] = {
         TEST(exit_code_comes_back),
         TEST(signal_comes_back),
@@ -317,6 +321,17 @@ int main(int argc, char **argv)
         TEST(memory_limit_is_told),
         BARE(memory_limit_is_told),
         TEST(limits_are_said),
+        SPARE(exit_code_comes_back),
+        SPARE(missing_program_is_named),
+        SPARE(program_is_found_in_the_workers_path),
+        SPARE(unknown_user_fails),
+        SPARE(worker_runs_as_its_user),
+        SPARE(nothing_of_the_agent_is_inherited),
+        SPARE(m46_environment_passes_unchanged),
+        SPARE(m46_a_value_that_is_too_long_is_refused),
+        SPARE(signal_reaches_the_main_process_alone),
+        SPARE(early_signal_is_not_lost),
+        SPARE(memory_limit_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
