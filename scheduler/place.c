@@ -16,7 +16,8 @@ struct room {
 struct pass {
     const struct snapshot *snapshot;
     struct arena *arena;
-    struct room *rooms;
+    struct room *rooms, *before;        /* now, and when the job at hand was begun */
+    struct plan_worker *workers;        /* of the job at hand: room for the largest */
     const struct snapshot_job **failed; /* shapes that found no room in this pass */
     size_t failed_count;
 };
@@ -61,12 +62,12 @@ static uint64_t role_fits(const struct snapshot_role *role, size_t devices, size
     return fits;
 }
 
-static uint32_t *take(struct pass *pass, struct room_kind *kind, uint32_t count)
+/* A piece of the snapshot's own list. */
+static uint32_t *take(struct room_kind *kind, uint32_t count)
 {
-    uint32_t *out = arena_alloc(pass->arena, sizeof(uint32_t) * (count ? count : 1));
+    uint32_t *out = kind->kind->free + kind->taken;
 
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = kind->kind->free[kind->taken++];
+    kind->taken += count;
     return out;
 }
 
@@ -83,13 +84,13 @@ static uint32_t fill_node(struct pass *pass, size_t node, const struct snapshot_
     if (role->devices && !devices)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
-        workers[i].node = node;
+        workers[i] = (struct plan_worker){.node = node};
         if (role->devices) {
-            workers[i].devices = take(pass, devices, role->devices);
+            workers[i].devices = take(devices, role->devices);
             workers[i].devices_count = role->devices;
         }
         if (role->cpus) {
-            workers[i].cpus = take(pass, cpus, role->cpus);
+            workers[i].cpus = take(cpus, role->cpus);
             workers[i].cpus_count = role->cpus;
         }
         room->memory_free_mib -= role->memory_mib;
@@ -98,19 +99,13 @@ static uint32_t fill_node(struct pass *pass, size_t node, const struct snapshot_
 }
 
 /* The journal of one job: rooms are copied back when the gang does not fit whole. */
-static struct room *rooms_copy(struct pass *pass, const struct room *from)
+static void rooms_copy(const struct pass *pass, struct room *to, const struct room *from)
 {
-    size_t count = pass->snapshot->nodes_count;
-    struct room *copy = arena_alloc(pass->arena, sizeof(*copy) * (count ? count : 1));
-
-    for (size_t i = 0; i < count; i++) {
-        size_t kinds = from[i].node->kinds_count;
-        copy[i] = from[i];
-        copy[i].kinds = arena_alloc(pass->arena, sizeof(struct room_kind) * (kinds ? kinds : 1));
-        if (kinds)
-            memcpy(copy[i].kinds, from[i].kinds, sizeof(struct room_kind) * kinds);
+    for (size_t i = 0; i < pass->snapshot->nodes_count; i++) {
+        to[i].memory_free_mib = from[i].memory_free_mib;
+        for (size_t k = 0; k < from[i].node->kinds_count; k++)
+            to[i].kinds[k] = from[i].kinds[k];
     }
-    return copy;
 }
 
 static uint32_t place_role(struct pass *pass, const struct snapshot_job *job, uint32_t role_index,
@@ -129,24 +124,23 @@ static uint32_t place_role(struct pass *pass, const struct snapshot_job *job, ui
     return placed;
 }
 
+/* What does not fit takes no memory: as many as are queued may try in one pass. */
 static bool place_job(struct pass *pass, const struct snapshot_job *job, struct plan_entry *entry)
 {
-    struct room *before = rooms_copy(pass, pass->rooms);
-    size_t total = 0;
+    size_t count = 0;
 
-    for (size_t i = 0; i < job->roles_count; i++)
-        total += job->roles[i].workers;
-    entry->workers = arena_alloc(pass->arena, sizeof(*entry->workers) * (total ? total : 1));
-    entry->workers_count = 0;
+    rooms_copy(pass, pass->before, pass->rooms);
     for (size_t i = 0; i < job->roles_count; i++) {
-        uint32_t placed = place_role(pass, job, (uint32_t)i, entry->workers + entry->workers_count);
+        uint32_t placed = place_role(pass, job, (uint32_t)i, pass->workers + count);
         if (placed < job->roles[i].workers_min) {
-            pass->rooms = before;
-            entry->workers_count = 0;
+            rooms_copy(pass, pass->rooms, pass->before);
             return false;
         }
-        entry->workers_count += placed;
+        count += placed;
     }
+    entry->workers = arena_alloc(pass->arena, sizeof(*entry->workers) * (count ? count : 1));
+    memcpy(entry->workers, pass->workers, sizeof(*entry->workers) * count);
+    entry->workers_count = count;
     return true;
 }
 
@@ -218,22 +212,42 @@ static void explain(const struct pass *pass, const struct snapshot_job *job,
     }
 }
 
+static struct room *rooms_create(const struct snapshot *snapshot, struct arena *arena)
+{
+    struct room *rooms = arena_alloc(arena, sizeof(struct room) * (snapshot->nodes_count + 1));
+
+    for (size_t i = 0; i < snapshot->nodes_count; i++) {
+        const struct snapshot_node *node = &snapshot->nodes[i];
+        rooms[i].node = node;
+        rooms[i].memory_free_mib = node->memory_free_mib;
+        rooms[i].kinds = arena_alloc(arena, sizeof(struct room_kind) * (node->kinds_count + 1));
+        for (size_t k = 0; k < node->kinds_count; k++)
+            rooms[i].kinds[k].kind = &node->kinds[k];
+    }
+    return rooms;
+}
+
+/* Workers of the largest job that waits: the daemon bounds what a job may ask for. */
+static size_t workers_most(const struct snapshot *snapshot)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < snapshot->jobs_count; i++) {
+        size_t total = 0;
+        for (size_t k = 0; k < snapshot->jobs[i].roles_count; k++)
+            total += snapshot->jobs[i].roles[k].workers;
+        most = total > most ? total : most;
+    }
+    return most;
+}
+
 static void pass_init(struct pass *pass, const struct snapshot *snapshot, struct arena *arena)
 {
-    size_t count = snapshot->nodes_count;
-
     *pass = (struct pass){.snapshot = snapshot, .arena = arena};
-    pass->rooms = arena_alloc(arena, sizeof(struct room) * (count ? count : 1));
+    pass->rooms = rooms_create(snapshot, arena);
+    pass->before = rooms_create(snapshot, arena);
+    pass->workers = arena_alloc(arena, sizeof(struct plan_worker) * (workers_most(snapshot) + 1));
     pass->failed = arena_alloc(arena, sizeof(void *) * (snapshot->jobs_count + 1));
-    for (size_t i = 0; i < count; i++) {
-        const struct snapshot_node *node = &snapshot->nodes[i];
-        pass->rooms[i].node = node;
-        pass->rooms[i].memory_free_mib = node->memory_free_mib;
-        pass->rooms[i].kinds =
-            arena_alloc(arena, sizeof(struct room_kind) * (node->kinds_count + 1));
-        for (size_t k = 0; k < node->kinds_count; k++)
-            pass->rooms[i].kinds[k].kind = &node->kinds[k];
-    }
 }
 
 struct plan place_pass(const struct snapshot *snapshot, struct arena *arena)

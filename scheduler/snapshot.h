@@ -45,8 +45,8 @@ struct snapshot {
 
 struct plan_worker {
     uint32_t role, rank;
-    size_t node; /* index into the snapshot's nodes */
-    uint32_t *devices, *cpus;
+    size_t node;              /* index into the snapshot's nodes */
+    uint32_t *devices, *cpus; /* in the snapshot's lists of free ones */
     uint32_t devices_count, cpus_count;
 };
 enum plan_answer { PLAN_START, PLAN_NO_ROOM, PLAN_UNSATISFIABLE };

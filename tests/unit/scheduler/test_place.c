@@ -255,12 +255,47 @@ static void smaller_jobs_pass_one_that_does_not_fit(void **state)
     arena_destroy(arena);
 }
 
+enum { LARGE_JOBS = 512, LARGE_WORKERS = 100000 };
+
+/* M31: jobs that ask for more than there is, none like another, cost a pass no memory each. */
+static void m31_large_jobs_that_do_not_fit_take_no_memory(void **state)
+{
+    struct cluster cluster = {0};
+    struct arena *arena = arena_create(64 << 20);
+    struct snapshot_job *jobs = mem_array(LARGE_JOBS + 1, sizeof(*jobs));
+    struct snapshot_role *roles = mem_array(LARGE_JOBS + 1, sizeof(*roles));
+
+    (void)state;
+    two_devices(&cluster, "gpu");
+    cluster.nodes[0].memory_free_mib = cluster.nodes[0].memory_mib = UINT64_MAX;
+    for (size_t i = 0; i <= LARGE_JOBS; i++) {
+        roles[i] = (struct snapshot_role){.name = "main",
+                                          .device = "gpu",
+                                          .workers = i < LARGE_JOBS ? LARGE_WORKERS : 2,
+                                          .devices = 1,
+                                          .memory_mib = UINT64_MAX / 2 - i};
+        roles[i].workers_min = roles[i].workers;
+        jobs[i] = (struct snapshot_job){.id = (int64_t)i + 1, .roles = &roles[i], .roles_count = 1};
+    }
+    cluster.snapshot.jobs = jobs;
+    cluster.snapshot.jobs_count = LARGE_JOBS + 1;
+    struct plan plan = place_pass(&cluster.snapshot, arena);
+    for (size_t i = 0; i < LARGE_JOBS; i++)
+        assert_int_equal(plan.entries[i].answer, PLAN_UNSATISFIABLE);
+    assert_int_equal(plan.entries[LARGE_JOBS].answer, PLAN_START);
+    assert_int_equal(plan.entries[LARGE_JOBS].workers_count, 2);
+    arena_destroy(arena);
+    mem_free(jobs);
+    mem_free(roles);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_plans_keep_every_invariant),
         cmocka_unit_test(what_can_never_fit_is_told_from_what_waits),
         cmocka_unit_test(smaller_jobs_pass_one_that_does_not_fit),
+        cmocka_unit_test(m31_large_jobs_that_do_not_fit_take_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
