@@ -25,10 +25,12 @@ void gate_apply(struct page *page, const Pb__Gate *gate, struct gate_answer *ans
         gate_propose(place, answered, gate, answer);
         break;
     case PB__GATE__PHASE__ARM:
-    case PB__GATE__PHASE__DROP:
-        page_gate_decide(place, answered, gate->number, gate->step,
-                         gate->phase == PB__GATE__PHASE__ARM ? PAGE_ARM : PAGE_DROP);
+        page_gate_decide(place, answered, gate->number, gate->step, PAGE_ARM);
         *answer = (struct gate_answer){gate->number, gate->phase, gate->step};
+        break;
+    case PB__GATE__PHASE__DROP: /* where the rank is: the next question is placed by it */
+        page_gate_decide(place, answered, gate->number, gate->step, PAGE_DROP);
+        *answer = (struct gate_answer){gate->number, gate->phase, atomic_load(answered)};
         break;
     default:
         break;

@@ -53,6 +53,7 @@ void attempt_live_reset(struct job *job)
     job->step = job->samples = 0;
     job->rate_us = 0;
     job->steps_per_s = 0;
+    job->gates_refused = 0;
 }
 
 const Pb__Role *attempt_role(const struct job *job, const char *name, uint32_t *index)

@@ -5,8 +5,10 @@
 #include "daemon/node.h"
 #include "daemon/save.h"
 
-#define AHEAD_S     1.5 /* how far ahead a step is named, by the measured pace */
-#define AHEAD_STEPS 2
+#define AHEAD_S       1.5 /* how far ahead a step is named, by the measured pace */
+#define AHEAD_STEPS   2
+#define REFUSED_US    100000 /* a refused question is asked again so soon, twice as far ahead */
+#define REFUSED_TIMES 4      /* doublings at most */
 
 void gate_schedule(struct job *job)
 {
@@ -38,18 +40,33 @@ static void keep_higher(int64_t *highest, int64_t step)
         *highest = step;
 }
 
-/* Past every step that is known to be answered, and past what the pace makes of a second and a
- * half. A rank that has ended refuses no more: what it had answered must be known here. */
-static int64_t step_ahead(const struct job *job)
+/* Saves that are wanted often are named nearer: one that lies ahead keeps the next one waiting.
+ * Each refusal in a row says that this was too near for the way to the ranks. */
+static double seconds_ahead(const struct job *job, int kind)
+{
+    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+    double seconds = AHEAD_S;
+
+    if (kind == PB__GATE__KIND__SAVE && policy && policy->every_s &&
+        (double)policy->every_s / 2 < seconds)
+        seconds = (double)policy->every_s / 2;
+    return seconds * (double)(1u << job->gates_refused);
+}
+
+/* Past every step that is known to be answered, and past what the pace makes of the time ahead. A
+ * rank that has ended refuses no more: what it had answered must be known here. A step that a rank
+ * is only bound at is not answered: counting it would put each question behind the last one. */
+static int64_t step_ahead(const struct job *job, int kind)
 {
     const Pb__Attempt *row = attempt_view(job->attempt);
     int64_t highest = job->step;
 
     for (size_t i = 0; i < job->live_count; i++) {
-        keep_higher(&highest, job->live[i].gate_step);
+        if (job->live[i].gate_phase != PB__GATE__PHASE__PREPARE)
+            keep_higher(&highest, job->live[i].gate_step);
         keep_higher(&highest, row->places[i]->answered);
     }
-    return highest + AHEAD_STEPS + (int64_t)(job->steps_per_s * AHEAD_S);
+    return highest + AHEAD_STEPS + (int64_t)(job->steps_per_s * seconds_ahead(job, kind));
 }
 
 static void gate_ask(struct job *job, int kind)
@@ -58,7 +75,7 @@ static void gate_ask(struct job *job, int kind)
 
     row->has_gate_number = row->has_gate_step = row->has_gate_kind = true;
     row->gate_number++;
-    row->gate_step = step_ahead(job);
+    row->gate_step = step_ahead(job, kind);
     row->gate_kind = (Pb__Gate__Kind)kind;
     row->has_gate_phase = true;
     row->gate_phase = PB__GATE__PHASE__PREPARE;
@@ -127,8 +144,12 @@ static void gate_decide(struct job *job, Pb__Gate__Phase phase)
 
     row->gate_phase = phase;
     node_desired_dirty_job(job);
+    if (phase == PB__GATE__PHASE__ARM)
+        job->gates_refused = 0;
+    else if (job->gates_refused < REFUSED_TIMES)
+        job->gates_refused++;
     if (phase == PB__GATE__PHASE__DROP && row->gate_kind == PB__GATE__KIND__SAVE)
-        job->save_at_us = loop_now_us(job->hub->loop) + 1000000;
+        job->save_at_us = loop_now_us(job->hub->loop) + REFUSED_US;
     job_arm(job);
 }
 

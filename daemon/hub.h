@@ -52,10 +52,12 @@ struct job {
     bool queued;            /* in hub->queue */
     uint64_t stop_grace_ms; /* of the stop under way; 0: the launch's own */
     int64_t start_by_us, limit_at_us, not_before_us, stop_by_us, settle_by_us, save_at_us,
-        running_us;                            /* monotonic; 0: none */
-    int64_t step, samples, rate_step, rate_us; /* stored progress of the current attempt */
+        running_us;                   /* monotonic; 0: none */
+    int64_t step, samples, rate_step; /* stored progress of the current attempt */
+    int64_t rate_us;                  /* rank 0's own clock at rate_step; 0: none yet */
     double steps_per_s;
-    Pb__Reason wait; /* QUEUED: why it waits now; derived, never stored */
+    unsigned gates_refused; /* in a row: a power of two */
+    Pb__Reason wait;        /* QUEUED: why it waits now; derived, never stored */
     char wait_text[200];
 };
 struct slot { /* one device of a node and who has it */

@@ -9,6 +9,8 @@
 #define NODE_POINTS_MAX                                                                            \
     4000000 /* waiting of one node: its link is closed, it sends them again later */
 
+#define PACE_US 200000 /* measured over so much of the worker's time */
+
 struct reports_item {
     struct list node;
     uint64_t seq;
@@ -144,10 +146,23 @@ static size_t gather_node(struct hub *hub, struct node *node, size_t points)
 }
 
 /* --- its end */
+/* By the worker's own clock: what was held up on its way comes in a rush, and would look like
+ * speed. */
+static void pace(struct job *job, const Pb__Report *last)
+{
+    int64_t passed_us = last->t_us - job->rate_us;
+
+    if (job->rate_us && passed_us > PACE_US && job->step >= job->rate_step)
+        job->steps_per_s = (double)(job->step - job->rate_step) * 1e6 / (double)passed_us;
+    if (!job->rate_us || passed_us < 0 || passed_us > PACE_US) {
+        job->rate_us = last->t_us > 0 ? last->t_us : 1;
+        job->rate_step = job->step;
+    }
+}
+
 static void progress(struct hub *hub, const Pb__ReportBatch *batch)
 {
     struct job *job = map_get(hub->jobs, (uint64_t)batch->job);
-    int64_t now = loop_now_us(hub->loop);
 
     if (!job || !job->attempt || !batch->n_reports || batch->rank != 0 ||
         attempt_view(job->attempt)->number != batch->attempt ||
@@ -159,15 +174,7 @@ static void progress(struct hub *hub, const Pb__ReportBatch *batch)
         if (last->has_samples)
             job->samples = last->samples;
     }
-    if (job->rate_us && now > job->rate_us + 200000) {
-        job->steps_per_s =
-            (double)(job->step - job->rate_step) * 1e6 / (double)(now - job->rate_us);
-        job->rate_us = 0;
-    }
-    if (!job->rate_us) {
-        job->rate_us = now;
-        job->rate_step = job->step;
-    }
+    pace(job, last);
 }
 
 static void node_stored(struct node *node)

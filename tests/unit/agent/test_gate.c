@@ -47,11 +47,26 @@ static void decisions_are_written_and_older_numbers_change_nothing(void **state)
     assert_int_equal(atomic_load(&page.stop.number), 0);
 }
 
+static void a_dropped_question_says_where_the_rank_is(void **state)
+{
+    struct page page = {.save_answered = 9, .stop_answered = -1};
+    struct gate_answer answer = {0};
+    Pb__Gate gate = make(1, PB__GATE__PHASE__PREPARE, 500);
+    (void)state;
+    gate_apply(&page, &gate, &answer);
+    assert_int_equal(answer.step, 500);
+    gate.phase = PB__GATE__PHASE__DROP; /* another rank refused */
+    gate_apply(&page, &gate, &answer);
+    assert_int_equal(atomic_load(&page.save.phase), PAGE_DROP);
+    assert_int_equal(answer.step, 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rank_is_bound_until_its_step_is_answered),
         cmocka_unit_test(decisions_are_written_and_older_numbers_change_nothing),
+        cmocka_unit_test(a_dropped_question_says_where_the_rank_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
