@@ -4,6 +4,7 @@
 #include "daemon/attempt.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
+#include "daemon/pass_avoid.h"
 #include "daemon/save.h"
 #include "scheduler/place.h"
 
@@ -148,6 +149,7 @@ static void snapshot_jobs(struct pass *pass)
         out->id = job_view(job)->id;
         out->vault = vault_needed(hub, job);
         out->only_node = only_node(pass, job);
+        out->avoids_count = pass_avoid(job, pass->snapshot.now_us, pass->arena, &out->avoids);
         snapshot_roles(pass, job, out);
     }
     pass->snapshot.jobs = jobs;
@@ -235,6 +237,7 @@ void pass_run(struct hub *hub)
     for (struct node *node; (node = map_next(hub->nodes, &at));)
         if ((node->entry.row || node->entry.draft) && node_view(node)->inventory)
             snapshot_node(&pass, node);
+    pass.snapshot.now_us = loop_wall_us(hub->loop);
     snapshot_jobs(&pass);
     struct plan plan = place_pass(&pass.snapshot, pass.arena);
     for (size_t i = 0; i < plan.entries_count; i++) {

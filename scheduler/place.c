@@ -20,6 +20,7 @@ struct pass {
     struct plan_worker *workers;        /* of the job at hand: room for the largest */
     const struct snapshot_job **failed; /* shapes that found no room in this pass */
     size_t failed_count;
+    bool anywhere; /* the job at hand has nowhere else to go: it avoids nothing */
 };
 
 static struct room_kind *room_find(struct room *room, const char *name)
@@ -35,9 +36,23 @@ static size_t room_free(const struct room_kind *kind)
     return kind ? kind->kind->free_count - kind->taken : 0;
 }
 
-static bool node_offers(const struct snapshot_node *node, const struct snapshot_job *job)
+/* What keeps the job off the node for now; NULL: nothing. */
+static const struct snapshot_avoid *find_avoid(const struct pass *pass,
+                                               const struct snapshot_node *node,
+                                               const struct snapshot_job *job)
 {
-    if (!node->open || (job->only_node && strcmp(job->only_node, node->name)))
+    for (size_t i = 0; !pass->anywhere && i < job->avoids_count; i++)
+        if (job->avoids[i].until_us > pass->snapshot->now_us &&
+            !strcmp(job->avoids[i].node, node->name))
+            return &job->avoids[i];
+    return NULL;
+}
+
+static bool node_offers(const struct pass *pass, const struct snapshot_node *node,
+                        const struct snapshot_job *job)
+{
+    if (!node->open || (job->only_node && strcmp(job->only_node, node->name)) ||
+        find_avoid(pass, node, job))
         return false;
     if (!job->vault)
         return true;
@@ -115,7 +130,7 @@ static uint32_t place_role(struct pass *pass, const struct snapshot_job *job, ui
     uint32_t placed = 0;
 
     for (size_t node = 0; node < pass->snapshot->nodes_count && placed < role->workers; node++)
-        if (node_offers(pass->rooms[node].node, job))
+        if (node_offers(pass, pass->rooms[node].node, job))
             placed += fill_node(pass, node, role, role->workers - placed, workers + placed);
     for (uint32_t rank = 0; rank < placed; rank++) {
         workers[rank].role = role_index;
@@ -148,7 +163,7 @@ static bool shape_equal(const struct snapshot_job *a, const struct snapshot_job 
 {
     if (a->roles_count != b->roles_count)
         return false;
-    if ((a->only_node || b->only_node) ||
+    if ((a->only_node || b->only_node) || a->avoids_count || b->avoids_count ||
         (a->vault != b->vault && (!a->vault || !b->vault || strcmp(a->vault, b->vault))))
         return false;
     for (size_t i = 0; i < a->roles_count; i++) {
@@ -176,7 +191,7 @@ static uint64_t role_ever(const struct pass *pass, const struct snapshot_job *jo
 
     for (size_t i = 0; i < pass->snapshot->nodes_count; i++) {
         struct room *room = &pass->rooms[i];
-        if (!node_offers(room->node, job))
+        if (!node_offers(pass, room->node, job))
             continue;
         struct room_kind *devices = room_find(room, role->device);
         struct room_kind *cpus = room_find(room, "cpu");
@@ -188,28 +203,54 @@ static uint64_t role_ever(const struct pass *pass, const struct snapshot_job *jo
     return total;
 }
 
+/* The first role that the nodes could not hold even if idle; NULL: each would fit. */
+static const struct snapshot_role *too_large(const struct pass *pass,
+                                             const struct snapshot_job *job, uint64_t *ever)
+{
+    for (size_t i = 0; i < job->roles_count; i++) {
+        *ever = role_ever(pass, job, &job->roles[i]);
+        if (*ever < job->roles[i].workers_min)
+            return &job->roles[i];
+    }
+    return NULL;
+}
+
+/* An open node that would offer itself if the job did not avoid it. */
+static const struct snapshot_avoid *first_avoided(const struct pass *pass,
+                                                  const struct snapshot_job *job)
+{
+    for (size_t i = 0; i < pass->snapshot->nodes_count; i++) {
+        const struct snapshot_node *node = pass->rooms[i].node;
+        if (node->open && find_avoid(pass, node, job))
+            return find_avoid(pass, node, job);
+    }
+    return NULL;
+}
+
 static void explain(const struct pass *pass, const struct snapshot_job *job,
                     struct plan_entry *entry)
 {
     char text[320];
+    uint64_t ever = 0;
+    const struct snapshot_role *role = too_large(pass, job, &ever);
+    const struct snapshot_avoid *avoid = first_avoided(pass, job);
 
-    entry->answer = PLAN_NO_ROOM;
+    entry->answer = role ? PLAN_UNSATISFIABLE : PLAN_NO_ROOM;
     entry->text = "waits for free devices";
-    for (size_t i = 0; i < job->roles_count; i++) {
-        const struct snapshot_role *role = &job->roles[i];
-        uint64_t ever = role_ever(pass, job, role);
-        if (ever >= role->workers_min)
-            continue;
-        entry->answer = PLAN_UNSATISFIABLE;
+    if (role)
         snprintf(text, sizeof(text),
                  "role %.63s needs %u workers of %u %.31s each; nodes in service%s%.63s could hold "
                  "%llu even if idle",
                  role->name, role->workers_min, role->devices, role->device,
                  job->vault ? " with vault " : "", job->vault ? job->vault : "",
                  (unsigned long long)ever);
+    else if (avoid)
+        snprintf(text, sizeof(text),
+                 "waits for free devices; stays away from %.63s for %lld s more: %.150s",
+                 avoid->node, (long long)((avoid->until_us - pass->snapshot->now_us) / 1000000 + 1),
+                 avoid->why ? avoid->why : "it failed to start there");
+    if (role || avoid)
         entry->text = arena_strdup(pass->arena, text);
-        return;
-    }
 }
 
 static struct room *rooms_create(const struct snapshot *snapshot, struct arena *arena)
@@ -264,6 +305,9 @@ struct plan place_pass(const struct snapshot *snapshot, struct arena *arena)
         entry->answer = PLAN_START;
         entry->text = "nodes reserved";
         bool known = shape_failed(&pass, job);
+        uint64_t ever;
+        pass.anywhere = false;
+        pass.anywhere = job->avoids_count && too_large(&pass, job, &ever);
         if (!known && place_job(&pass, job, entry))
             continue;
         if (!known)

@@ -29,18 +29,28 @@ struct snapshot_role {
     uint32_t devices, cpus;        /* a worker's; cpus beside devices of another kind */
     uint64_t memory_mib;
 };
+struct snapshot_avoid { /* a node where the job just failed to start: see avoid.h */
+    const char *node;
+    int64_t until_us;
+    const char *why;
+};
 struct snapshot_job { /* in the order they are to be tried */
     int64_t id;
     const struct snapshot_role *roles;
     size_t roles_count;
     const char *vault;     /* every node must offer it; NULL: any */
     const char *only_node; /* class `node` vault that holds its checkpoints; NULL: any */
+    /* Left alone until their time is over, if the other nodes could ever hold the gang; if not,
+     * they are as good as any. */
+    const struct snapshot_avoid *avoids;
+    size_t avoids_count;
 };
 struct snapshot {
     struct snapshot_node *nodes;
     size_t nodes_count;
     const struct snapshot_job *jobs;
     size_t jobs_count;
+    int64_t now_us; /* on the clock of the avoids */
 };
 
 struct plan_worker {

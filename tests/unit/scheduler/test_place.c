@@ -289,6 +289,80 @@ static void m31_large_jobs_that_do_not_fit_take_no_memory(void **state)
     mem_free(roles);
 }
 
+/* Two nodes of `devices` each; the job just failed to start on the first. */
+static void two_nodes(struct cluster *cluster, uint32_t devices, const struct snapshot_avoid *avoid)
+{
+    for (size_t at = 0; at < 2; at++) {
+        struct snapshot_node *node = &cluster->nodes[at];
+        snprintf(cluster->names[at], sizeof(cluster->names[at]), "n%zu", at);
+        *node = (struct snapshot_node){.name = cluster->names[at],
+                                       .open = true,
+                                       .kinds = cluster->kinds[at],
+                                       .kinds_count = 1};
+        cluster->kinds[at][0] = (struct snapshot_kind){"gpu", cluster->free[at][0], 0, devices};
+        for (uint32_t i = 0; i < devices; i++)
+            cluster->free[at][0][cluster->kinds[at][0].free_count++] = i;
+    }
+    cluster->snapshot = (struct snapshot){
+        .nodes = cluster->nodes, .nodes_count = 2, .jobs = cluster->jobs, .now_us = 1000000};
+    add_job(cluster, 2, 2);
+    cluster->jobs[0].avoids = avoid;
+    cluster->jobs[0].avoids_count = 1;
+}
+
+static void a_node_where_it_failed_is_left_alone_for_a_while(void **state)
+{
+    struct cluster cluster = {0};
+    struct arena *arena = arena_create(1 << 20);
+    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file"};
+
+    (void)state;
+    two_nodes(&cluster, 2, &avoid);
+    struct plan plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].answer, PLAN_START);
+    assert_int_equal(plan.entries[0].workers[0].node, 1);
+    cluster.kinds[1][0].free_count = 1; /* busy, but it could hold the gang: wait for it */
+    plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].answer, PLAN_NO_ROOM);
+    assert_string_equal(plan.entries[0].text, "waits for free devices; stays away from n0 for 31 s "
+                                              "more: exec: No such file");
+    cluster.snapshot.now_us = 31000000; /* its time is over */
+    plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].workers[0].node, 0);
+    arena_destroy(arena);
+}
+
+static void with_nowhere_else_to_go_it_goes_back(void **state)
+{
+    struct cluster cluster = {0};
+    struct arena *arena = arena_create(1 << 20);
+    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file"};
+
+    (void)state;
+    two_nodes(&cluster, 1, &avoid); /* the gang needs both */
+    struct plan plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].answer, PLAN_START);
+    assert_int_equal(plan.entries[0].workers_count, 2);
+    arena_destroy(arena);
+}
+
+static void what_one_job_avoids_keeps_no_other_away(void **state)
+{
+    struct cluster cluster = {0};
+    struct arena *arena = arena_create(1 << 20);
+    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file"};
+
+    (void)state;
+    two_nodes(&cluster, 2, &avoid);
+    cluster.kinds[1][0].free_count = 0;
+    add_job(&cluster, 2, 2); /* the same shape behind it */
+    struct plan plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].answer, PLAN_NO_ROOM);
+    assert_int_equal(plan.entries[1].answer, PLAN_START);
+    assert_int_equal(plan.entries[1].workers[0].node, 0);
+    arena_destroy(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +370,9 @@ int main(void)
         cmocka_unit_test(what_can_never_fit_is_told_from_what_waits),
         cmocka_unit_test(smaller_jobs_pass_one_that_does_not_fit),
         cmocka_unit_test(m31_large_jobs_that_do_not_fit_take_no_memory),
+        cmocka_unit_test(a_node_where_it_failed_is_left_alone_for_a_while),
+        cmocka_unit_test(with_nowhere_else_to_go_it_goes_back),
+        cmocka_unit_test(what_one_job_avoids_keeps_no_other_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
