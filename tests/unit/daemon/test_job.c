@@ -119,31 +119,12 @@ static void a_new_attempt_begins_at_its_resume_step(void **state)
     assert_int_equal(core_job(rig->core, job)->samples, 160);
 }
 
-static void a_job_goes_elsewhere_after_a_start_that_failed(void **state)
-{
-    struct rig *rig = *state;
-    struct rig_node *nodes[] = {rig_node_join(rig, "n1", 2), rig_node_join(rig, "n2", 2)};
-    int64_t job = rig_submit(rig, 1, at_once_again);
-    const char *first = core_attempt(rig->core, job, 1)->places[0]->node;
-    struct rig_node *broken = strcmp(first, "n1") ? nodes[1] : nodes[0];
-
-    rig_say_class(broken, job, 0, 1, PB__REASON__CODE__LAUNCH_FAILED);
-    assert_int_equal(rig_state(rig, job), S(STARTING));
-    assert_int_equal(core_job(rig->core, job)->attempt, 2);
-    assert_string_not_equal(core_attempt(rig->core, job, 2)->places[0]->node, broken->name);
-    int64_t other = rig_submit(rig, 2, NULL); /* that of another job is no matter of this one */
-    assert_int_equal(rig_state(rig, other), S(STARTING));
-    assert_string_equal(core_attempt(rig->core, other, 1)->places[0]->node, broken->name);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_start_that_failed_has_no_exit_code, setup, teardown),
         cmocka_unit_test_setup_teardown(an_ended_rank_keeps_its_last_step, setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_attempt_begins_at_its_resume_step, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_job_goes_elsewhere_after_a_start_that_failed, setup,
-                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

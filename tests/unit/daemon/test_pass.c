@@ -1,0 +1,55 @@
+/* test_pass.c - what a pass makes of the history of a job. */
+#include "base/log.h"
+#include "tests/support/rig.h"
+#include "tests/unit/unit.h"
+
+#define S(x) PB__JOB__STATE__##x
+
+static int setup(void **state)
+{
+    static struct rig rig;
+
+    log_setup("test", LOG_ERROR, -1);
+    rig_init(&rig, 1);
+    *state = &rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rig_fini(*state);
+    return 0;
+}
+
+static void at_once_again(Pb__JobSpec *spec)
+{
+    spec->restart->has_backoff_ms = true;
+    spec->restart->backoff_ms = 0;
+}
+
+static void a_job_goes_elsewhere_after_a_start_that_failed(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_node *nodes[] = {rig_node_join(rig, "n1", 2), rig_node_join(rig, "n2", 2)};
+    int64_t job = rig_submit(rig, 1, at_once_again);
+    const char *first = core_attempt(rig->core, job, 1)->places[0]->node;
+    struct rig_node *broken = strcmp(first, "n1") ? nodes[1] : nodes[0];
+
+    rig_say_class(broken, job, 0, 1, PB__REASON__CODE__LAUNCH_FAILED);
+    assert_int_equal(rig_state(rig, job), S(STARTING));
+    assert_int_equal(core_job(rig->core, job)->attempt, 2);
+    assert_string_not_equal(core_attempt(rig->core, job, 2)->places[0]->node, broken->name);
+    int64_t other = rig_submit(rig, 2, NULL); /* that of another job is no matter of this one */
+    assert_int_equal(rig_state(rig, other), S(STARTING));
+    assert_string_equal(core_attempt(rig->core, other, 1)->places[0]->node, broken->name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_job_goes_elsewhere_after_a_start_that_failed, setup,
+                                        teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
