@@ -3,6 +3,7 @@
 #include "agent/launcher_shim_pool.h"
 #include "agent/launcher_shim_spawn.h"
 #include "agent/shim/shim_wire.h"
+#include "agent/stock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <errno.h>
@@ -15,17 +16,14 @@
 #include <unistd.h>
 
 #define SPARES_MAX 64u
-#define QUIET_US   50000 /* since the last start: making more must not compete with it */
 
 struct launcher_shim_spares {
     struct launcher_shim_job job;
     struct launcher_shim_pool *pool;
-    struct loop_timer *timer;
+    struct stock *stock;
     char *shim_path;
-    unsigned wanted, ready;
-    struct launcher_shim_spare items[SPARES_MAX];
-    bool making;
-    /* of the one being made: the pool thread's while `making` */
+    struct launcher_shim_spare items[SPARES_MAX]; /* as many as the stock says */
+    /* of the one being made: the pool thread's meanwhile */
     struct launcher_shim_spare made;
     int failed;
 };
@@ -95,26 +93,19 @@ static void spares_make_run(struct launcher_shim_job *job)
         made->socket = ends[0];
 }
 
-static void spares_make(void *arg);
-
 static void spares_make_done(struct launcher_shim_job *job)
 {
     struct launcher_shim_spares *spares = CONTAINER_OF(job, struct launcher_shim_spares, job);
-    spares->making = false;
-    if (spares->failed) { /* starts do without; after the next one it is tried again */
+    if (spares->failed)
         log_warn("shim.spare", log_str("err", strerror(spares->failed)));
-        return;
-    }
-    spares->items[spares->ready++] = spares->made;
-    spares_make(spares);
+    else
+        spares->items[stock_ready(spares->stock)] = spares->made;
+    stock_made(spares->stock, spares->failed == 0);
 }
 
 static void spares_make(void *arg)
 {
     struct launcher_shim_spares *spares = arg;
-    if (spares->making || spares->ready >= spares->wanted)
-        return;
-    spares->making = true;
     spares->job.run = spares_make_run;
     spares->job.done = spares_make_done;
     launcher_shim_pool_submit(spares->pool, &spares->job);
@@ -127,41 +118,35 @@ struct launcher_shim_spares *launcher_shim_spares_create(struct loop *loop,
     struct launcher_shim_spares *spares = NEW(struct launcher_shim_spares);
     spares->pool = pool;
     spares->shim_path = mem_strdup(shim_path);
-    spares->wanted = count < SPARES_MAX ? count : SPARES_MAX;
-    spares->timer = loop_timer_create(loop, spares_make, spares);
-    loop_timer_set(spares->timer, 0);
+    spares->stock =
+        stock_create(loop, count < SPARES_MAX ? count : SPARES_MAX, spares_make, spares);
+    stock_begin(spares->stock);
     return spares;
 }
 
 void launcher_shim_spares_stop(struct launcher_shim_spares *spares)
 {
-    spares->wanted = 0;
+    stock_end(spares->stock);
 }
 
 void launcher_shim_spares_destroy(struct launcher_shim_spares *spares)
 {
+    struct launcher_shim_spare spare;
     if (!spares)
         return;
-    loop_timer_destroy(spares->timer);
-    while (spares->ready > 0)
-        launcher_shim_spare_end(&spares->items[--spares->ready]);
-    if (spares->making) /* its thread hangs: it is left behind with what it holds */
+    while (launcher_shim_spares_take(spares, &spare))
+        launcher_shim_spare_end(&spare);
+    if (stock_is_making(spares->stock)) /* its thread hangs: it is left behind with what it holds */
         return;
+    stock_destroy(spares->stock);
     mem_free(spares->shim_path);
     mem_free(spares);
 }
 
 bool launcher_shim_spares_take(struct launcher_shim_spares *spares, struct launcher_shim_spare *out)
 {
-    if (spares->wanted)
-        loop_timer_set(spares->timer, QUIET_US);
-    if (spares->ready == 0)
+    if (!stock_take(spares->stock))
         return false;
-    *out = spares->items[--spares->ready];
+    *out = spares->items[stock_ready(spares->stock)];
     return true;
-}
-
-unsigned launcher_shim_spares_ready(const struct launcher_shim_spares *spares)
-{
-    return spares->ready;
 }

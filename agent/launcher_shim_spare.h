@@ -24,7 +24,6 @@ void launcher_shim_spares_destroy(struct launcher_shim_spares *spares); /* after
 /* False: none is ready. */
 bool launcher_shim_spares_take(struct launcher_shim_spares *spares,
                                struct launcher_shim_spare *out);
-unsigned launcher_shim_spares_ready(const struct launcher_shim_spares *spares);
 
 /* Any thread. Makes it the shim of dir, with the descriptors of shim_wire.h; the socket is closed
  * either way. False: it is gone, reaped, its pidfd closed. */

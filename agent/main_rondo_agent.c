@@ -215,7 +215,8 @@ static enum status make_seams(struct program *program, struct error *err)
     options->inventory = inventory_pool_create(program->devices);
     options->files = files_uv_create(program->loop, 6);
     options->vaults = vault_pool_uv_create(program->loop, 3);
-    options->socks = sock_uv_create(program->loop);
+    SCOPED_TEXT char *sockets = mem_printf("%s/sockets", config->state_dir);
+    options->socks = sock_uv_create(program->loop, sockets, config->spares);
     return STATUS_OK;
 }
 

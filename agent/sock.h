@@ -32,4 +32,6 @@ struct sock {
 };
 
 struct loop;
-struct socks *sock_uv_create(struct loop *loop); /* needs loop_uv */
+/* Needs loop_uv. spares: how many sockets are kept bound in spare_dir, for opens to come; 0: none.
+ */
+struct socks *sock_uv_create(struct loop *loop, const char *spare_dir, uint32_t spares);

@@ -1,20 +1,18 @@
 /* sock_uv.c - workers' control sockets on the loop.
  *
- * The socket is bound in libuv's pool (a bind writes to the disk), through the directory's
- * descriptor, because paths may be longer than a socket's address holds. Frames: u32 little-endian
- * length, packed message. */
+ * A socket is bound in libuv's pool (it writes to the disk). Frames: u32 little-endian length,
+ * packed message. */
 #include "agent/sock.h"
+#include "agent/sock_bind.h"
+#include "agent/sock_spare.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -26,6 +24,7 @@ struct socks_uv {
     struct socks base;
     uv_loop_t *uv;
     struct list all;
+    struct sock_spares *spares; /* NULL: none */
 };
 struct sock_uv {
     struct sock base;
@@ -33,7 +32,7 @@ struct sock_uv {
     struct socks_uv *socks;
     const struct sock_events *events;
     void *arg;
-    char *path;
+    char *path, *spare;
     int64_t uid, gid;
     uv_work_t work;
     int fd;
@@ -61,45 +60,24 @@ struct answer {
 
 /* --- bind, in the pool */
 
-static int open_parent(const char *path, char *name, size_t cap)
+/* The one made in advance, renamed; or, where that fails, one of its own. */
+static int sock_make(struct sock_uv *self)
 {
-    SCOPED_TEXT char *parent = mem_strdup(path);
-    char *slash = strrchr(parent, '/');
-    if (!slash)
-        return -1;
-    (void)snprintf(name, cap, "%s", slash + 1);
-    *slash = '\0';
-    return open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-static int bind_at(int dir, const char *name)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir, name);
-    (void)unlinkat(dir, name, 0);
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-        return fd;
-    (void)close(fd);
-    return -1;
+    if (self->spare && rename(self->spare, self->path) == 0)
+        return self->fd;
+    if (self->spare)
+        (void)close(self->fd);
+    return sock_bind(self->path);
 }
 
 static void sock_bind_run(uv_work_t *work)
 {
     struct sock_uv *self = CONTAINER_OF(work, struct sock_uv, work);
-    char name[64] = "";
-    int dir = open_parent(self->path, name, sizeof(name));
-    self->fd = dir < 0 ? -1 : bind_at(dir, name);
-    bool good = self->fd >= 0 && fchmodat(dir, name, 0600, 0) == 0;
-    if (good && (self->uid >= 0 || self->gid >= 0))
-        good = fchownat(dir, name, (uid_t)self->uid, (gid_t)self->gid, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!good)
+    self->fd = sock_make(self);
+    if (self->fd < 0 || ((self->uid >= 0 || self->gid >= 0) &&
+                         lchown(self->path, (uid_t)self->uid, (gid_t)self->gid) != 0))
         self->st = error_set(&self->err, STATUS_UNAVAILABLE, "make socket %s: %s", self->path,
                              strerror(errno));
-    if (dir >= 0)
-        (void)close(dir);
 }
 
 /* --- connections */
@@ -244,6 +222,7 @@ static void sock_uv_answer(struct sock *sock, uint64_t number, const Pb__WorkerA
 static void sock_free(struct sock_uv *self)
 {
     mem_free(self->path);
+    mem_free(self->spare);
     mem_free(self);
 }
 
@@ -293,6 +272,8 @@ static struct sock *sock_uv_open(struct socks *socks, const char *path, int64_t 
     self->uid = uid;
     self->gid = gid;
     self->fd = -1;
+    if (self->socks->spares)
+        self->spare = sock_spares_take(self->socks->spares, &self->fd);
     list_init(&self->connections);
     list_add_last(&self->socks->all, &self->node);
     self->binding = true;
@@ -318,17 +299,20 @@ static void sock_uv_destroy(struct socks *socks)
     struct socks_uv *self = CONTAINER_OF(socks, struct socks_uv, base);
     LIST_EACH(&self->all, node)
     sock_uv_close(&LIST_ITEM(node, struct sock_uv, node)->base);
+    sock_spares_destroy(self->spares);
     mem_free(self);
 }
 
 static const struct sock_ops sock_uv_ops = {sock_uv_open, sock_uv_answer, sock_uv_close,
                                             sock_uv_destroy};
 
-struct socks *sock_uv_create(struct loop *loop)
+struct socks *sock_uv_create(struct loop *loop, const char *spare_dir, uint32_t spares)
 {
     struct socks_uv *self = NEW(struct socks_uv);
     self->base.ops = &sock_uv_ops;
     self->uv = loop_uv_handle(loop);
     list_init(&self->all);
+    if (spares)
+        self->spares = sock_spares_create(loop, spare_dir, spares);
     return &self->base;
 }

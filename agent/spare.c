@@ -2,41 +2,27 @@
 #include "agent/spare.h"
 #include "agent/files.h"
 #include "agent/shim/shim_wire.h"
+#include "agent/stock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <inttypes.h>
 
-#define QUIET_US 50000 /* since the last start: making more must not compete with it */
-
 struct spares {
-    struct loop *loop;
     struct files *files;
-    struct loop_timer *timer;
+    struct stock *stock;
     char *dir;
     uint64_t made, taken; /* names count up: taken + 1 up to made are ready */
-    uint32_t wanted;      /* how many lie ready */
-    bool started, making;
 };
-
-size_t spares_ready(const struct spares *spares)
-{
-    return (size_t)(spares->made - spares->taken);
-}
 
 static void spares_made(void *arg, enum status st, const struct error *err,
                         struct files_batch *batch)
 {
     struct spares *spares = arg;
     (void)batch;
-    spares->making = false;
-    if (st !=
-        STATUS_OK) { /* a full disk, say: starts do without; after the next, it is tried again */
+    if (st != STATUS_OK) /* its name is used again: existing files are fine */
         log_warn("spare.make", log_err(err));
-        return;
-    }
-    spares->made++;
-    if (spares_ready(spares) < spares->wanted)
-        loop_timer_set(spares->timer, 0);
+    spares->made += st == STATUS_OK;
+    stock_made(spares->stock, st == STATUS_OK);
 }
 
 static void spares_add_file(struct files_batch *batch, const char *dir, const char *name,
@@ -52,9 +38,6 @@ static void spares_make(void *arg)
     static const char *const own[] = {"launch.new", "start.new",      "reports",
                                       "page.new",   "ranks.json.new", "error.json"};
     struct spares *spares = arg;
-    if (spares->making || spares_ready(spares) >= spares->wanted)
-        return;
-    spares->making = true;
     struct files_batch *batch = files_batch_create();
     SCOPED_TEXT char *dir = mem_printf("%s/%" PRIu64, spares->dir, spares->made + 1);
     SCOPED_TEXT char *tmp = mem_printf("%s/tmp", dir);
@@ -75,23 +58,19 @@ static void spares_cleared(void *arg, enum status st, const struct error *err,
 {
     struct spares *spares = arg;
     (void)batch;
-    if (st != STATUS_OK) {
+    if (st != STATUS_OK)
         log_warn("spare.clear", log_err(err));
-        return;
-    }
-    spares->started = true;
-    spares_make(spares);
+    else
+        stock_begin(spares->stock);
 }
 
 struct spares *spares_create(struct loop *loop, struct files *files, const char *dir,
                              uint32_t count)
 {
     struct spares *spares = NEW(struct spares);
-    spares->loop = loop;
     spares->files = files;
     spares->dir = mem_strdup(dir);
-    spares->wanted = count;
-    spares->timer = loop_timer_create(loop, spares_make, spares);
+    spares->stock = stock_create(loop, count, spares_make, spares);
     return spares;
 }
 
@@ -99,7 +78,7 @@ void spares_destroy(struct spares *spares)
 {
     if (!spares)
         return;
-    loop_timer_destroy(spares->timer);
+    stock_destroy(spares->stock);
     mem_free(spares->dir);
     mem_free(spares);
 }
@@ -114,10 +93,12 @@ void spares_start(struct spares *spares)
 
 char *spares_take(struct spares *spares)
 {
-    if (!spares->started)
-        return NULL;
-    loop_timer_set(spares->timer, QUIET_US);
-    if (spares_ready(spares) == 0)
+    if (!stock_take(spares->stock))
         return NULL;
     return mem_printf("%s/%" PRIu64, spares->dir, ++spares->taken);
+}
+
+size_t spares_ready(const struct spares *spares)
+{
+    return stock_ready(spares->stock);
 }

@@ -11,9 +11,9 @@
 #include <signal.h>
 #include <string.h>
 
-#define STEP_MS 20000
-#define WARM_UP 5
-#define REST_MS 50     /* what the last one left is away: a start is measured on an idle cluster */
+#define STEP_MS   20000
+#define WARM_UP   5
+#define REST_MS   50   /* what the last one left is away: a start is measured on an idle cluster */
 #define LINGER_MS "30" /* of a started worker, so that no end runs beside another's start */
 
 struct start {

@@ -378,7 +378,7 @@ static inline void rig_start_agent(struct rig *rig)
     options->loop = rig->loop;
     options->files = files_uv_create(rig->loop, 2);
     options->vaults = vault_pool_uv_create(rig->loop, 2);
-    options->socks = sock_uv_create(rig->loop);
+    options->socks = sock_uv_create(rig->loop, NULL, 0);
     options->inventory = &rig->inventory;
     options->uplink = &rig->uplink;
     options->config = &rig->config;

@@ -55,7 +55,7 @@ static void run_for(struct scene *scene, int64_t us)
     loop_timer_stop(scene->poll);
 }
 
-static int scene_setup(void **state)
+static int scene_setup_with(void **state, uint32_t spares)
 {
     struct scene *scene = NEW(struct scene);
     scene->loop = loop_uv_create();
@@ -65,13 +65,32 @@ static int scene_setup(void **state)
     scene->path = mem_printf("%s/sock", deep);
     unit_write(scene->path, "stale");
     scene->poll = loop_timer_create(scene->loop, scene_tick, scene);
-    scene->socks = sock_uv_create(scene->loop);
+    SCOPED_TEXT char *spare_dir = mem_printf("%s/spare", scene->dir);
+    scene->socks = sock_uv_create(scene->loop, spare_dir, spares);
+    for (uint32_t i = 1; i <= spares; i++) {
+        SCOPED_TEXT char *one = mem_printf("%s/%u", spare_dir, i);
+        while (access(one, F_OK) != 0)
+            run_for(scene, 5000);
+    }
+    run_for(scene, 5000); /* the last one is on the list */
     scene->sock = scene->socks->ops->open(scene->socks, scene->path, -1, -1, &scene_events, scene);
     assert_false(scene->was_opened);
     loop_uv_run(scene->loop);
     assert_int_equal(scene->opened, STATUS_OK);
+    SCOPED_TEXT char *first = mem_printf("%s/1", spare_dir);
+    assert_int_equal(access(first, F_OK), -1); /* none was made, or it was renamed */
     *state = scene;
     return 0;
+}
+
+static int scene_setup(void **state)
+{
+    return scene_setup_with(state, 0);
+}
+
+static int scene_setup_spares(void **state)
+{
+    return scene_setup_with(state, 2);
 }
 
 static int scene_teardown(void **state)
@@ -174,10 +193,16 @@ static void connections_are_bounded(void **state)
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, scene_setup, scene_teardown)
+#define SPARE(fn)                                                                                  \
+    {                                                                                              \
+        "spare_" #fn, fn, scene_setup_spares, scene_teardown, NULL                                 \
+    } /* by a socket bound in advance */
     const struct CMUnitTest tests[] = {
         T(frames_come_whole_however_they_are_cut),
         T(garbage_ends_its_connection_alone),
         T(connections_are_bounded),
+        SPARE(frames_come_whole_however_they_are_cut),
+        SPARE(connections_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
