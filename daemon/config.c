@@ -49,6 +49,14 @@ const struct option config_daemon_rows[] = {
      "readyz fails when no scheduling pass has run for this long."},
     {"points_keep_days", OPT_U32, AT(points_keep_days), "0", 0, 36500,
      "Metric points older than this many days are dropped, a day at a time; 0 keeps them all."},
+    {"events_keep_days", OPT_U32, AT(events_keep_days), "90", 0, 36500,
+     "Events older than this many days are deleted, but for those of jobs that have not ended; 0: "
+     "no such bound."},
+    {"events_keep_max", OPT_U32, AT(events_keep_max), "5000000", 0, 1000000000,
+     "More events than this are deleted, oldest first, but for those of jobs that have not ended; "
+     "0: no such bound."},
+    {"code_keep_days", OPT_U32, AT(code_keep_days), "30", 0, 36500,
+     "Code that no job has used for this many days is deleted; 0 keeps it all."},
     {"ended_max", OPT_U32, AT(ended_max), "2000", 10, 1000000,
      "Ended jobs kept in memory; older ones are read from the database."},
     {"queued_max", OPT_U32, AT(queued_max), "100000", 1, 10000000,

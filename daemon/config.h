@@ -12,7 +12,8 @@ struct config {
     char *postgres_bin, *default_vault, *log_level;
     uint32_t agents, agent_slots;
     char *agent_program, *postgres_user;
-    uint32_t lease_ms, heartbeat_ms, pass_ms_max, ended_max, queued_max, stop_ms, points_keep_days;
+    uint32_t lease_ms, heartbeat_ms, pass_ms_max, ended_max, queued_max, stop_ms;
+    uint32_t points_keep_days, events_keep_days, events_keep_max, code_keep_days;
 };
 struct config_ca { /* rondod ca ... */
     char *ca, *kind, *name, *role, *out, *file, *cluster, *cert;

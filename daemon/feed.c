@@ -39,6 +39,16 @@ static void feed_give(struct feed *feed, const Pb__Event *event)
         feed->full = true;
 }
 
+/* Deleted events leave no hole that the watcher would miss: he wants what there is, or the events
+ * of a job that has not ended, which are all kept. */
+static bool feed_is_whole(const struct feed *feed)
+{
+    const Pb__Job *job =
+        feed->options.job > 0 ? core_job(feed->options.core, feed->options.job) : NULL;
+
+    return (feed->options.after < 0 && feed->after == 0) || (job && !view_job_is_ended(job));
+}
+
 static void feed_stored(void *arg, enum status st, const struct error *err,
                         const ProtobufCMessage *message)
 {
@@ -55,6 +65,16 @@ static void feed_stored(void *arg, enum status st, const struct error *err,
         snprintf(text, sizeof(text), "older events are in the database: %s; watch again from %lld",
                  err ? err->text : "no answer", (long long)feed->after);
         feed_fail(feed, STATUS_UNAVAILABLE, text);
+        return;
+    }
+    if (reply->pruned_through > feed->after && !feed_is_whole(feed)) {
+        char text[320];
+        snprintf(text, sizeof(text),
+                 "events up to %lld are no longer kept, and you have seen those up to %lld: watch "
+                 "from %lld, the oldest that is kept whole, or from -1 for all that there are",
+                 (long long)reply->pruned_through, (long long)feed->after,
+                 (long long)reply->pruned_through);
+        feed_fail(feed, STATUS_OUT_OF_RANGE, text);
         return;
     }
     size_t given = 0;

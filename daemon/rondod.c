@@ -250,7 +250,10 @@ static enum status rondod_open_store(struct rondod *d, const char *conninfo, str
     struct store_pg_options options = {.loop = d->loop,
                                        .conninfo = conninfo,
                                        .holder = holder,
-                                       .keep_days = d->config->points_keep_days};
+                                       .keep = {.points_days = d->config->points_keep_days,
+                                                .events_days = d->config->events_keep_days,
+                                                .events_count = d->config->events_keep_max,
+                                                .code_days = d->config->code_keep_days}};
     enum status st = store_pg_create(&options, &d->store, err);
     return st == STATUS_OK ? st : error_wrap(err, "database");
 }

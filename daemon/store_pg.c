@@ -6,8 +6,6 @@
 #include <string.h>
 
 #define PRUNE_EVERY   500 /* commits of a lane */
-#define CARE_US       (600LL * 1000000)
-#define DAYS_AHEAD    7
 #define SERIES_CACHED 200000
 
 struct store_pg_commit {
@@ -287,38 +285,6 @@ static void store_pg_batch_done(struct store *store, enum store_lane number, uin
     store_pg_link_end(lane->link);
 }
 
-/* --- upkeep: partitions ahead, old ones dropped, old answers dropped */
-
-static void care_done(struct store_pg_op *op, enum status st, const struct error *err)
-{
-    struct store_pg *pg = CONTAINER_OF(op, struct store_pg, care);
-
-    (void)err; /* tried again; until then points go to the default partition */
-    pg->care_busy = false;
-    loop_timer_set(pg->care_timer, st == STATUS_OK ? CARE_US : CARE_US / 10);
-}
-
-static void care_start(void *arg)
-{
-    struct store_pg *pg = arg;
-    struct store_pg_lane *lane = &pg->lanes[STORE_BULK];
-    struct store_pg_value_list days = {0}, none = {0};
-
-    if (pg->care_busy)
-        return;
-    loop_timer_set(pg->care_timer, 1000000);
-    if (!lane->usable)
-        return;
-    pg->care_busy = true;
-    pg->care = (struct store_pg_op){.done = care_done};
-    store_pg_link_begin(lane->link, &pg->care);
-    store_pg_value_i64(&days, true, DAYS_AHEAD);
-    store_pg_value_i64(&days, true, pg->keep_days);
-    store_pg_value_send(&days, lane->link, STORE_METRIC_PARTITIONS);
-    store_pg_value_send(&none, lane->link, STORE_REQUEST_PRUNE);
-    store_pg_link_end(lane->link);
-}
-
 /* --- life */
 
 static void store_pg_lead(struct store *store, uint32_t ended_max, store_row row,
@@ -335,7 +301,7 @@ static void store_pg_lead(struct store *store, uint32_t ended_max, store_row row
     pg->lead_done = done;
     pg->lead_arg = arg;
     store_pg_link_open(pg->lanes[STORE_STATE].link);
-    loop_timer_set(pg->care_timer, 0);
+    store_pg_care_start(pg);
 }
 
 static void store_pg_destroy(struct store *store)
@@ -351,7 +317,7 @@ static void store_pg_destroy(struct store *store)
         later->run(later, true);
     }
     loop_timer_destroy(pg->later_timer);
-    loop_timer_destroy(pg->care_timer);
+    store_pg_care_fini(pg);
     store_pg_point_cache_destroy(pg->series);
     mem_free(pg->conninfo);
     mem_free(pg->holder);
@@ -378,10 +344,10 @@ enum status store_pg_create(const struct store_pg_options *options, struct store
     pg->lease_ms = options->lease_ms ? options->lease_ms : 10000;
     pg->grace_ms = options->grace_ms ? options->grace_ms : 2000;
     pg->answer_ms_max = options->answer_ms_max ? options->answer_ms_max : 20000;
-    pg->keep_days = options->keep_days;
+    pg->keep = options->keep;
     list_init(&pg->laters);
     pg->later_timer = loop_timer_create(pg->loop, later_run, pg);
-    pg->care_timer = loop_timer_create(pg->loop, care_start, pg);
+    store_pg_care_init(pg);
     pg->series = store_pg_point_cache_create(SERIES_CACHED);
     enum status st = store_pg_lane_init(&pg->lanes[STORE_STATE], pg, STORE_STATE, err);
     if (st == STATUS_OK)

@@ -16,7 +16,11 @@ struct store_pg_options {
     uint64_t lease_ms;      /* 0: 10,000 */
     uint64_t grace_ms;      /* 0: 2,000 */
     uint64_t answer_ms_max; /* 0: 20,000; a connection silent for so long while asked is dead */
-    uint32_t keep_days;     /* points; 0: for ever */
+    struct store_pg_keep {
+        uint32_t points_days;               /* 0: for ever */
+        uint32_t events_days, events_count; /* older ones, and more than so many, go; 0: no bound */
+        uint32_t code_days;                 /* since upload and last use; 0: for ever */
+    } keep;
 };
 /* STATUS_INVALID: conninfo. Nothing connects before lead. */
 enum status store_pg_create(const struct store_pg_options *options, struct store **out,

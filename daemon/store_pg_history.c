@@ -41,20 +41,26 @@ static void damaged(struct store_pg_question *question, const char *what)
 static void events_send(struct store_pg_question *question, struct store_pg_link *link)
 {
     const Pb__ListEventsRequest *request = (const Pb__ListEventsRequest *)question->request;
-    struct store_pg_value_list list = {0};
+    struct store_pg_value_list list = {0}, none = {0};
 
     store_pg_value_i64(&list, request->has_job && request->job, request->job);
     store_pg_value_i64(&list, request->has_after_seq, request->after_seq);
     store_pg_value_text(&list, filled(request->node));
     store_pg_value_i64(&list, true, limit_of(request->has_limit, request->limit));
     store_pg_value_send(&list, link, STORE_LIST_EVENT);
+    store_pg_value_send(&none, link, STORE_EVENT_THROUGH);
 }
 
 static void events_result(struct store_pg_question *question, size_t call, const PGresult *result)
 {
     Pb__ListEventsReply *reply = (Pb__ListEventsReply *)question->reply;
 
-    (void)call;
+    if (call == 1) {
+        reply->has_pruned_through = PQntuples(result) == 1;
+        reply->pruned_through =
+            reply->has_pruned_through ? store_pg_value_get_i64(result, 0, 0) : 0;
+        return;
+    }
     for (int row = 0; row < PQntuples(result); row++)
         store_pg_question_append(&reply->events, &reply->n_events, store_pg_row_event(result, row));
 }
@@ -277,16 +283,21 @@ static const char *digest_of(const ProtobufCMessage *request)
         return ((const Pb__CodeQuery *)request)->digest;
     if (request->descriptor == &pb__code_ask__descriptor)
         return ((const Pb__CodeAsk *)request)->digest;
+    if (request->descriptor == &pb__code_use__descriptor)
+        return ((const Pb__CodeUse *)request)->digest;
     return ((const Pb__HaveCodeRequest *)request)->digest;
 }
 
 static void code_send(struct store_pg_question *question, struct store_pg_link *link)
 {
-    bool have = question->kind->reply == &pb__have_code_reply__descriptor;
     struct store_pg_value_list list = {0};
+    size_t statement = question->kind->request == &pb__have_code_request__descriptor
+                           ? STORE_HAVE_CODE
+                       : question->kind->request == &pb__code_use__descriptor ? STORE_USE_CODE
+                                                                              : STORE_FIND_CODE;
 
     store_pg_value_text(&list, digest_of(question->request));
-    store_pg_value_send(&list, link, have ? STORE_HAVE_CODE : STORE_FIND_CODE);
+    store_pg_value_send(&list, link, statement);
 }
 
 static void code_result(struct store_pg_question *question, size_t call, const PGresult *result)
@@ -329,6 +340,8 @@ static const struct store_pg_question_kind kinds[] = {
      NULL, false},
     {&pb__have_code_request__descriptor, &pb__have_code_reply__descriptor, code_send, code_result,
      NULL, NULL, false},
+    {&pb__code_use__descriptor, &pb__have_code_reply__descriptor, code_send, code_result, NULL,
+     NULL, false},
 };
 
 static const struct store_pg_question_kind *kind_of(const ProtobufCMessageDescriptor *type)

@@ -37,7 +37,7 @@ struct store_pg {
     struct loop *loop;
     char *conninfo, *holder;
     uint64_t lease_ms, grace_ms, answer_ms_max;
-    uint32_t keep_days;
+    struct store_pg_keep keep;
     struct store_pg_lane lanes[STORE_LANE_COUNT];
     struct store_pg_link *history;
     size_t asked; /* questions to history without an answer */
@@ -52,7 +52,7 @@ struct store_pg {
     void *lead_arg;
     struct store_pg_point_cache *series;
     struct store_pg_op load, care;
-    bool care_busy;
+    bool care_busy, care_more;
     struct loop_timer *later_timer, *care_timer;
     struct list laters;
 };
@@ -70,6 +70,11 @@ void store_pg_lane_tell(struct store_pg *pg, const char *text); /* on_state, whe
 
 /* store_pg_load.c */
 void store_pg_load_start(struct store_pg *pg);
+
+/* store_pg_care.c: upkeep, on the bulk lane's connection */
+void store_pg_care_init(struct store_pg *pg);
+void store_pg_care_start(struct store_pg *pg);
+void store_pg_care_fini(struct store_pg *pg);
 
 /* store_pg_history.c */
 enum status store_pg_history_init(struct store_pg *pg, struct error *err) MUST_CHECK;

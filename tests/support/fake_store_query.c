@@ -16,14 +16,18 @@ static enum status fake_list_events(const struct store *store, const ProtobufCMe
     const Pb__ListEventsRequest *request = (const Pb__ListEventsRequest *)(const void *)message;
     Pb__ListEventsReply reply = PB__LIST_EVENTS_REPLY__INIT;
     size_t at = 0;
+    int64_t first = INT64_MAX;
 
     reply.events = fake_list(store, CHANGE_EVENT);
     for (const ProtobufCMessage *row; (row = fake_store_next(store, CHANGE_EVENT, &at));) {
         Pb__Event *event = (Pb__Event *)(uintptr_t)row;
+        first = event->seq < first ? event->seq : first;
         if (event->seq > request->after_seq && (!request->job || event->job == request->job) &&
             reply.n_events < request->limit)
             reply.events[reply.n_events++] = event;
     }
+    reply.has_pruned_through = true; /* those before the first were deleted */
+    reply.pruned_through = first == INT64_MAX ? 0 : first - 1;
     *out = message_copy(&reply.base);
     mem_free(reply.events);
     return STATUS_OK;
@@ -111,6 +115,15 @@ static enum status fake_have_code(const struct store *store, const ProtobufCMess
     return STATUS_OK;
 }
 
+static enum status fake_code_use(const struct store *store, const ProtobufCMessage *message,
+                                 ProtobufCMessage **out)
+{
+    Pb__HaveCodeRequest have = PB__HAVE_CODE_REQUEST__INIT;
+
+    have.digest = ((const Pb__CodeUse *)(const void *)message)->digest;
+    return fake_have_code(store, &have.base, out);
+}
+
 static enum status fake_metrics(const struct store *store, const ProtobufCMessage *message,
                                 ProtobufCMessage **out)
 {
@@ -135,6 +148,7 @@ enum status fake_store_query(const struct store *store, const ProtobufCMessage *
         {&pb__show_job_request__descriptor, fake_show_job},
         {&pb__code_ask__descriptor, fake_code_ask},
         {&pb__have_code_request__descriptor, fake_have_code},
+        {&pb__code_use__descriptor, fake_code_use},
         {&pb__metrics_request__descriptor, fake_metrics},
     };
 

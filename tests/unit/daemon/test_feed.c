@@ -12,6 +12,7 @@ struct reader_state {
     size_t count, chunk; /* says "enough" after every chunk events; 0: never */
     bool caught_up, full, failed;
     enum status st;
+    char text[320];
 };
 
 static bool on_event(void *arg, const Pb__Event *event)
@@ -37,7 +38,7 @@ static void on_failed(void *arg, enum status st, const char *text)
 {
     struct reader_state *reader = arg;
 
-    (void)text;
+    snprintf(reader->text, sizeof(reader->text), "%s", text);
     reader->failed = true;
     reader->st = st;
 }
@@ -57,10 +58,10 @@ static void open_feed(struct daemon_rig *rig, struct reader_state *reader, int64
     assert_int_equal(reader->count, 0); /* nothing before it returns */
 }
 
-static void restart_with_history(struct daemon_rig *rig)
+static void restart_with_events(struct daemon_rig *rig, int64_t first)
 {
     daemon_rig_stop(rig);
-    for (int64_t i = 1; i <= EVENTS_OLD; i++) {
+    for (int64_t i = first; i <= EVENTS_OLD; i++) {
         Pb__Event event = PB__EVENT__INIT;
         event.has_seq = event.has_job = true;
         event.seq = i;
@@ -69,6 +70,11 @@ static void restart_with_history(struct daemon_rig *rig)
         fake_store_put(rig->store, CHANGE_EVENT, &event.base);
     }
     daemon_rig_start(rig);
+}
+
+static void restart_with_history(struct daemon_rig *rig)
+{
+    restart_with_events(rig, 1);
 }
 
 static void all_history_comes_once_in_order(void **state)
@@ -163,6 +169,26 @@ static void a_token_of_another_cluster_is_refused(void **state)
     feed_close(reader.feed);
 }
 
+static void a_token_behind_deleted_events_is_told_what_is_kept(void **state)
+{
+    struct daemon_rig *rig = *state;
+    struct reader_state old = {0}, all = {0}, next = {0};
+
+    restart_with_events(rig, 501);
+    open_feed(rig, &old, 100, 0);
+    open_feed(rig, &all, -1, 0);
+    open_feed(rig, &next, 500, 0);
+    DAEMON_RIG_UNTIL(rig, old.failed && all.caught_up && next.caught_up);
+    assert_int_equal(old.st, STATUS_OUT_OF_RANGE);
+    assert_non_null(strstr(old.text, "events up to 500 are no longer kept"));
+    assert_int_equal(old.count, 0);
+    assert_int_equal(all.count, EVENTS_OLD - 500);
+    assert_int_equal(next.count, EVENTS_OLD - 500);
+    feed_close(old.feed);
+    feed_close(all.feed);
+    feed_close(next.feed);
+}
+
 static void closing_while_the_store_is_asked_is_quiet(void **state)
 {
     struct daemon_rig *rig = *state;
@@ -192,6 +218,7 @@ int main(void)
         TEST(from_now_gives_only_what_comes),
         TEST(without_the_store_old_events_fail_and_new_ones_come),
         TEST(a_token_of_another_cluster_is_refused),
+        TEST(a_token_behind_deleted_events_is_told_what_is_kept),
         TEST(closing_while_the_store_is_asked_is_quiet),
     };
 
