@@ -261,6 +261,11 @@ static void reader_have_code(struct reader_question *q)
     reader_question_store(q, q->request, reader_pass_on);
 }
 
+static void reader_code_use(struct reader_question *q)
+{
+    reader_question_store(q, q->request, reader_pass_on);
+}
+
 static void reader_list_nodes(struct reader_question *q)
 {
     Pb__ListNodesReply reply = PB__LIST_NODES_REPLY__INIT;
@@ -290,6 +295,7 @@ static const struct reader_kind {
     {&pb__list_nodes_request__descriptor, reader_list_nodes},
     {&pb__metrics_request__descriptor, reader_metrics},
     {&pb__have_code_request__descriptor, reader_have_code},
+    {&pb__code_use__descriptor, reader_code_use},
     {&pb__status_request__descriptor, reader_status},
 };
 

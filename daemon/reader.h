@@ -26,6 +26,6 @@ void reader_limits(const struct reader *reader, struct view_limits *out);
 typedef void (*reader_done)(void *arg, enum status st, const struct error *err,
                             const ProtobufCMessage *reply);
 /* request, by descriptor: ListJobs, ShowJob, ListEvents, Metrics, ListCheckpoints, ListNodes,
- * HaveCode, Status. Copied. who NULL: nobody that we know. */
+ * HaveCode, CodeUse (a HaveCodeReply), Status. Copied. who NULL: nobody that we know. */
 void reader_ask(struct reader *reader, const struct identity *who, const ProtobufCMessage *request,
                 reader_done done, void *arg);

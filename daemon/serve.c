@@ -44,6 +44,7 @@ struct serve *serve_create(const struct serve_options *options)
     serve->agents_by_key = map_create();
     list_init(&serve->log_relays);
     list_init(&serve->code_blobs);
+    serve->code_known = map_create();
     list_init(&serve->agents);
     serve->services[0] =
         (struct rpc_service){&pb__control__descriptor, serve_control_methods, serve};
@@ -56,6 +57,7 @@ void serve_destroy(struct serve *serve)
     if (!serve)
         return;
     serve_code_fini(serve);
+    serve_code_use_fini(serve);
     map_destroy(serve->log_asks);
     map_destroy(serve->agents_by_key);
     mem_free(serve);

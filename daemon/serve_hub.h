@@ -19,6 +19,7 @@ struct serve {
     struct list log_relays;
     /* serve_code.c */
     struct list code_blobs;
+    struct map *code_known; /* digest -> struct code_known: serve_code_use.c */
     /* serve_agents.c */
     struct list agents;
     struct map *agents_by_key; /* "node instance" -> the connection whose hello came last */
@@ -51,6 +52,17 @@ void serve_code_put(void *arg, struct rpc_call *call, const ProtobufCMessage *re
 void serve_code_fetch(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_agents_control(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_agents_bulk(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
+
+/* serve_code_use.c: is the code of these specs stored? done runs exactly once, maybe at once; st is
+ * the first failure to find out, missing[i] says that spec i names code that is not there. specs are
+ * borrowed for the call; entries may be NULL. */
+typedef void (*serve_code_use_done)(void *arg, enum status st, const struct error *err,
+                                    const bool *missing);
+void serve_code_use(struct serve *serve, const Pb__JobSpec *const *specs, size_t count,
+                    serve_code_use_done done, void *arg);
+/* What to tell the client. */
+void serve_code_use_text(const Pb__JobSpec *spec, char *out, size_t cap);
+void serve_code_use_fini(struct serve *serve);
 
 /* serve_code.c: code whose loading ended with the store. */
 void serve_code_fini(struct serve *serve);

@@ -1,4 +1,5 @@
-/* serve_submit.c - Submit and SubmitMany: checks on the loop, then one call of the core.
+/* serve_submit.c - Submit and SubmitMany: checks on the loop, code that is named must be stored,
+ * then one call of the core.
  *
  * Every problem of a spec is reported in one answer. Entries of SubmitMany stand alone: a bad one
  * harms no other, and the results keep the order of the requests. */
@@ -7,6 +8,7 @@
 #include "base/text.h"
 #include "daemon/serve_hub.h"
 #include "proto/text/job_check.h"
+#include "proto/text/message.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -70,32 +72,73 @@ static void serve_submit_dry(struct rpc_call *call)
     rpc_call_reply(call, &reply.base);
 }
 
+/* A submit that waits for the answer whether its code is stored. */
+struct serve_submit_held {
+    struct serve *serve;
+    struct serve_reply *reply;
+    Pb__SubmitRequest *request; /* a copy */
+    char actor[300];
+};
+
+static void serve_submit_held_done(void *arg, enum status st, const struct error *err,
+                                   const bool *missing)
+{
+    struct serve_submit_held *held = arg;
+    struct error refused = {.code = STATUS_PRECONDITION};
+
+    if (st == STATUS_OK && missing[0]) {
+        serve_code_use_text(held->request->spec, refused.text, sizeof(refused.text));
+        serve_reply_done(held->reply, STATUS_PRECONDITION, &refused, NULL);
+    } else if (st != STATUS_OK) {
+        serve_reply_done(held->reply, st, err, NULL);
+    } else {
+        core_call(held->serve->options.core, held->actor, &held->request->base, serve_reply_done,
+                  held->reply);
+    }
+    protobuf_c_message_free_unpacked(&held->request->base, NULL);
+    mem_free(held);
+}
+
+static void serve_submit_hold(struct serve *serve, struct rpc_call *call,
+                              const Pb__SubmitRequest *request)
+{
+    struct serve_submit_held *held = NEW(struct serve_submit_held);
+
+    held->serve = serve;
+    held->request = (Pb__SubmitRequest *)(void *)message_copy(&request->base);
+    identity_text(rpc_call_identity(call), held->actor, sizeof(held->actor));
+    held->reply = serve_reply_open(call, "call.submit", 0);
+    serve_code_use(serve, (const Pb__JobSpec *const *)&held->request->spec, 1,
+                   serve_submit_held_done, held);
+}
+
 void serve_submit(void *arg, struct rpc_call *call, const ProtobufCMessage *message)
 {
     struct serve *serve = arg;
     const Pb__SubmitRequest *request = (const Pb__SubmitRequest *)(const void *)message;
-    char actor[300], problems[SERVE_PROBLEMS_BYTES];
+    char problems[SERVE_PROBLEMS_BYTES];
     enum status st =
         serve_submit_check(rpc_call_identity(call), request, problems, sizeof(problems));
 
-    if (st != STATUS_OK) {
+    if (st != STATUS_OK)
         rpc_call_fail(call, st, problems);
-    } else if (request->dry_run) {
-        serve_submit_dry(call);
-    } else {
-        identity_text(rpc_call_identity(call), actor, sizeof(actor));
-        core_call(serve->options.core, actor, message, serve_reply_done,
-                  serve_reply_open(call, "call.submit", 0));
-    }
+    else if (request->dry_run)
+        serve_submit_dry(call); /* ctl uploads code only for a submit that is meant */
+    else
+        serve_submit_hold(serve, call, request);
 }
 
 /* --- many */
 
 struct serve_submits {
+    struct serve *serve;
     struct serve_reply *reply;
+    Pb__SubmitManyRequest *request; /* a copy */
     size_t count;
     Pb__SubmitResult *results; /* those that failed the check are filled; the core fills the rest */
     bool *passed;
+    const Pb__JobSpec **specs; /* of those that passed; NULL else */
+    char actor[300];
 };
 
 static void serve_submits_destroy(struct serve_submits *submits)
@@ -105,6 +148,8 @@ static void serve_submits_destroy(struct serve_submits *submits)
             mem_free(submits->results[i].error);
     mem_free(submits->results);
     mem_free(submits->passed);
+    mem_free(submits->specs);
+    protobuf_c_message_free_unpacked(&submits->request->base, NULL);
     mem_free(submits);
 }
 
@@ -130,55 +175,85 @@ static void serve_submits_done(void *arg, enum status st, const struct error *er
     serve_submits_destroy(submits);
 }
 
-static size_t serve_submits_check(const struct identity *who, const Pb__SubmitManyRequest *request,
-                                  struct serve_submits *submits, Pb__SubmitRequest **good)
+static void serve_submits_refuse(struct serve_submits *submits, size_t at, enum status st,
+                                 const char *text)
+{
+    Pb__SubmitResult *result = &submits->results[at];
+
+    submits->passed[at] = false;
+    result->has_status = true;
+    result->status = (int32_t)st;
+    result->error = text ? mem_strdup(text) : NULL;
+}
+
+static void serve_submits_check(const struct identity *who, struct serve_submits *submits)
 {
     char problems[SERVE_PROBLEMS_BYTES];
-    size_t count = 0;
 
-    for (size_t i = 0; i < request->n_requests; i++) {
+    for (size_t i = 0; i < submits->count; i++) {
+        const Pb__SubmitRequest *request = submits->request->requests[i];
         Pb__SubmitResult *result = &submits->results[i];
-        enum status st = serve_submit_check(who, request->requests[i], problems, sizeof(problems));
+        enum status st = serve_submit_check(who, request, problems, sizeof(problems));
         pb__submit_result__init(result);
-        submits->passed[i] = st == STATUS_OK && !request->requests[i]->dry_run;
-        if (submits->passed[i]) {
-            good[count++] = request->requests[i];
-            result->error = "no answer"; /* the core answers every entry */
-            result->has_status = true;
-            result->status = STATUS_INTERNAL;
+        submits->passed[i] = st == STATUS_OK && !request->dry_run;
+        if (!submits->passed[i]) {
+            serve_submits_refuse(submits, i, st, st == STATUS_OK ? NULL : problems);
             continue;
         }
+        submits->specs[i] = request->spec;
+        result->error = "no answer"; /* the core answers every entry */
         result->has_status = true;
-        result->status = (int32_t)st;
-        result->error = st == STATUS_OK ? NULL : mem_strdup(problems);
+        result->status = STATUS_INTERNAL;
     }
-    return count;
+}
+
+static void serve_submits_call(void *arg, enum status st, const struct error *err,
+                               const bool *missing)
+{
+    struct serve_submits *submits = arg;
+    Pb__SubmitManyRequest checked = PB__SUBMIT_MANY_REQUEST__INIT;
+    char text[240];
+
+    if (st != STATUS_OK) {
+        serve_submits_done(submits, st, err, NULL);
+        return;
+    }
+    checked.requests = mem_array(submits->count, sizeof(*checked.requests));
+    for (size_t i = 0; i < submits->count; i++) {
+        if (submits->passed[i] && missing[i]) {
+            serve_code_use_text(submits->specs[i], text, sizeof(text));
+            serve_submits_refuse(submits, i, STATUS_PRECONDITION, text);
+        }
+        if (submits->passed[i])
+            checked.requests[checked.n_requests++] = submits->request->requests[i];
+    }
+    Pb__SubmitRequest **good = checked.requests;
+    if (checked.n_requests == 0)
+        serve_submits_done(submits, STATUS_OK, NULL, NULL);
+    else
+        core_call(submits->serve->options.core, submits->actor, &checked.base, serve_submits_done,
+                  submits);
+    mem_free(good);
 }
 
 void serve_submit_many(void *arg, struct rpc_call *call, const ProtobufCMessage *message)
 {
     struct serve *serve = arg;
     const Pb__SubmitManyRequest *request = (const Pb__SubmitManyRequest *)(const void *)message;
-    char actor[300];
 
     if (request->n_requests == 0 || request->n_requests > SERVE_SUBMIT_MANY_MAX) {
         rpc_call_fail(call, STATUS_INVALID, "requests: 1 to 1,000 entries a call");
         return;
     }
     struct serve_submits *submits = NEW(struct serve_submits);
+    submits->serve = serve;
+    submits->request = (Pb__SubmitManyRequest *)(void *)message_copy(message);
     submits->count = request->n_requests;
     submits->results = mem_array(submits->count, sizeof(*submits->results));
     submits->passed = mem_array(submits->count, sizeof(*submits->passed));
-    Pb__SubmitRequest **good = mem_array(submits->count, sizeof(*good));
-    Pb__SubmitManyRequest checked = PB__SUBMIT_MANY_REQUEST__INIT;
-    checked.requests = good;
-    checked.n_requests = serve_submits_check(rpc_call_identity(call), request, submits, good);
+    submits->specs = mem_array(submits->count, sizeof(*submits->specs));
+    identity_text(rpc_call_identity(call), submits->actor, sizeof(submits->actor));
+    serve_submits_check(rpc_call_identity(call), submits);
     submits->reply = serve_reply_open(call, "call.submit-many", 0);
-    if (checked.n_requests == 0) {
-        serve_submits_done(submits, STATUS_OK, NULL, NULL);
-    } else {
-        identity_text(rpc_call_identity(call), actor, sizeof(actor));
-        core_call(serve->options.core, actor, &checked.base, serve_submits_done, submits);
-    }
-    mem_free(good);
+    serve_code_use(serve, submits->specs, submits->count, serve_submits_call, submits);
 }

@@ -34,6 +34,87 @@ static void a_retry_with_the_same_id_gets_the_same_job(void **state)
     assert_int_equal(fake_store_count(rig->store, CHANGE_JOB), 2);
 }
 
+#define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static Pb__JobSpec *spec_with_code(const char *digest)
+{
+    Pb__JobSpec *spec = daemon_rig_spec("a", "default");
+
+    if (!spec->code) {
+        spec->code = calloc(1, sizeof(*spec->code));
+        pb__code__init(spec->code);
+    }
+    free(spec->code->digest);
+    spec->code->digest = strdup(digest);
+    return spec;
+}
+
+static void put_code(struct daemon_rig *rig, const char *digest)
+{
+    Pb__CodeRow row = PB__CODE_ROW__INIT;
+
+    row.digest = (char *)digest;
+    row.has_data = true;
+    row.data = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) "x"};
+    fake_store_put(rig->store, CHANGE_CODE, &row.base);
+}
+
+static void a_job_without_its_code_is_refused(void **state)
+{
+    struct daemon_rig *rig = *state;
+    struct rpc_client *admin = daemon_rig_admin(rig);
+    Pb__JobSpec *spec = spec_with_code(DIGEST);
+    struct error err = {0};
+    int64_t job = 0;
+
+    assert_int_equal(submit(admin, "request-1", spec, NULL, &err), STATUS_PRECONDITION);
+    assert_non_null(strstr(err.text, "code.digest: no code is stored under " DIGEST));
+    fake_store_set_usable(rig->store, false);
+    assert_int_equal(submit(admin, "request-1", spec, NULL, &err), STATUS_UNAVAILABLE);
+    fake_store_set_usable(rig->store, true);
+    put_code(rig, DIGEST);
+    assert_int_equal(submit(admin, "request-1", spec, &job, &err), STATUS_OK);
+    assert_true(job > 0);
+    free(spec->code->digest);
+    spec->code->digest = strdup("no digest");
+    assert_int_equal(submit(admin, "request-2", spec, NULL, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "code.digest: 'no digest' is no SHA-256"));
+    pb__job_spec__free_unpacked(spec, NULL);
+}
+
+static void of_many_only_those_without_code_are_refused(void **state)
+{
+    struct daemon_rig *rig = *state;
+    Pb__SubmitManyRequest many = PB__SUBMIT_MANY_REQUEST__INIT;
+    Pb__SubmitRequest entries[3], *list[3];
+    Pb__JobSpec *specs[] = {spec_with_code(DIGEST), daemon_rig_spec("b", "default"),
+                            spec_with_code(DIGEST)};
+    static const char *const ids[] = {"request-1", "request-2", "request-3"};
+    ProtobufCMessage *reply = NULL;
+
+    specs[2]->code->digest[0] = 'f';
+    put_code(rig, specs[2]->code->digest);
+    for (size_t i = 0; i < 3; i++) {
+        pb__submit_request__init(&entries[i]);
+        entries[i].request_id = (char *)(uintptr_t)ids[i];
+        entries[i].spec = specs[i];
+        list[i] = &entries[i];
+    }
+    many.n_requests = 3;
+    many.requests = list;
+    assert_int_equal(daemon_rig_call(daemon_rig_admin(rig), "SubmitMany", &many.base, &reply, NULL),
+                     STATUS_OK);
+    Pb__SubmitResult **results = AS(Pb__SubmitManyReply, reply)->results;
+    assert_int_equal(results[0]->status, STATUS_PRECONDITION);
+    assert_non_null(strstr(results[0]->error, "code.digest"));
+    assert_int_equal(results[1]->status, STATUS_OK);
+    assert_int_equal(results[2]->status, STATUS_OK);
+    assert_true(results[2]->job > results[1]->job);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    for (size_t i = 0; i < 3; i++)
+        pb__job_spec__free_unpacked(specs[i], NULL);
+}
+
 static void a_short_request_id_is_refused(void **state)
 {
     struct daemon_rig *rig = *state;
@@ -187,6 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_retry_with_the_same_id_gets_the_same_job),
+        TEST(a_job_without_its_code_is_refused),
+        TEST(of_many_only_those_without_code_are_refused),
         TEST(a_short_request_id_is_refused),
         TEST(a_bad_spec_names_every_problem),
         TEST(a_dry_run_stores_nothing),
