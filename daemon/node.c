@@ -145,9 +145,12 @@ enum status node_set_admin(struct node *node, Pb__Node__Admin admin, const char 
 {
     Pb__Node__Admin from = node_view(node)->admin;
 
+    if (admin == PB__NODE__ADMIN__DRAINING || admin == PB__NODE__ADMIN__DRAINED)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "admin: this daemon drains no nodes: set CORDONED (nothing new starts, "
+                         "what runs runs on), then hold or cancel the jobs that run there");
     if (admin != PB__NODE__ADMIN__IN_SERVICE && admin != PB__NODE__ADMIN__CORDONED)
-        return error_set(err, STATUS_INVALID, "admin: IN_SERVICE or CORDONED, not %s",
-                         ADMIN(admin));
+        return error_set(err, STATUS_INVALID, "admin: IN_SERVICE or CORDONED is needed");
     if (from == admin)
         return STATUS_OK;
     Pb__Node *row = (Pb__Node *)draft_edit(&node->hub->drafts, &node->entry);
