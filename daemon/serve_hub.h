@@ -54,8 +54,8 @@ void serve_agents_control(void *arg, struct rpc_call *call, const ProtobufCMessa
 void serve_agents_bulk(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 
 /* serve_code_use.c: is the code of these specs stored? done runs exactly once, maybe at once; st is
- * the first failure to find out, missing[i] says that spec i names code that is not there. specs are
- * borrowed for the call; entries may be NULL. */
+ * the first failure to find out, missing[i] says that spec i names code that is not there. specs
+ * are borrowed for the call; entries may be NULL. */
 typedef void (*serve_code_use_done)(void *arg, enum status st, const struct error *err,
                                     const bool *missing);
 void serve_code_use(struct serve *serve, const Pb__JobSpec *const *specs, size_t count,

@@ -235,6 +235,7 @@ static void explain(const struct pass *pass, const struct snapshot_job *job,
     const struct snapshot_role *role = too_large(pass, job, &ever);
     const struct snapshot_avoid *avoid = first_avoided(pass, job);
 
+    long long seconds = avoid ? (avoid->until_us - pass->snapshot->now_us) / 1000000 + 1 : 0;
     entry->answer = role ? PLAN_UNSATISFIABLE : PLAN_NO_ROOM;
     entry->text = "waits for free devices";
     if (role)
@@ -247,8 +248,7 @@ static void explain(const struct pass *pass, const struct snapshot_job *job,
     else if (avoid)
         snprintf(text, sizeof(text),
                  "waits for free devices; stays away from %.63s for %lld s more: %.150s",
-                 avoid->node, (long long)((avoid->until_us - pass->snapshot->now_us) / 1000000 + 1),
-                 avoid->why ? avoid->why : "it failed to start there");
+                 avoid->node, seconds, avoid->why ? avoid->why : "it failed to start there");
     if (role || avoid)
         entry->text = arena_strdup(pass->arena, text);
 }
