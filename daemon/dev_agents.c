@@ -2,6 +2,8 @@
 #include "daemon/dev_agents.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "daemon/dev_ports.h"
 #include "daemon/dev_process.h"
 #include <errno.h>
 #include <limits.h>
@@ -17,8 +19,6 @@
 #define DEV_BACKOFF_MAX_US (10 * 1000000ll)
 #define DEV_STEADY_US      (10 * 1000000ll) /* it ran this long: the back-off starts anew */
 #define DEV_STOP_US        (5 * 1000000ll)
-#define DEV_PORTS_FIRST    20000u
-#define DEV_PORTS_EACH     150u
 #define DEV_ARGS_MAX       64
 
 struct dev_agent {
@@ -26,6 +26,7 @@ struct dev_agent {
     char name[16];
     char *path, *record, *log;
     uint32_t index;
+    struct dev_ports ports;
     pid_t pid; /* 0: does not run */
     int pidfd;
     uv_poll_t *poll;
@@ -127,7 +128,6 @@ static void dev_agent_args(const struct dev_agent *agent, struct dev_args *args)
 {
     const struct dev_agents *agents = agent->agents;
     const struct config *config = agents->options.config;
-    uint32_t port = DEV_PORTS_FIRST + agent->index * DEV_PORTS_EACH;
 
     dev_args_add_take(args, mem_strdup(agents->program));
     dev_args_add_take(args, mem_printf("--node=%s", agent->name));
@@ -139,9 +139,11 @@ static void dev_agent_args(const struct dev_agent *agent, struct dev_args *args)
     dev_args_add_take(args, mem_printf("--vault=%s=%s:shared", config->default_vault,
                                        agents->options.dir->vault));
     dev_args_add_take(args, mem_printf("--cpu-slots=%u", config->agent_slots));
-    dev_args_add_take(args, mem_printf("--port-first=%u", port));
-    dev_args_add_take(args, mem_printf("--port-last=%u", port + DEV_PORTS_EACH - 1));
+    dev_args_add_take(args, mem_printf("--port-first=%u", agent->ports.first));
+    dev_args_add_take(args, mem_printf("--port-last=%u", agent->ports.last));
     dev_args_add_take(args, mem_strdup("--address=127.0.0.1"));
+    /* else each gloo rank looks up the machine's name, which may take long or be unknown */
+    dev_args_add_take(args, mem_strdup("--worker-env=GLOO_SOCKET_IFNAME=lo"));
     for (size_t i = 0; i < config->agent_flags.count; i++)
         dev_args_add_take(args, mem_strdup(config->agent_flags.items[i]));
 }
@@ -170,8 +172,33 @@ static void dev_agent_start(void *arg)
     dev_agent_watch(agent, pid, pidfd);
 }
 
-/* One that runs from before is kept when it knows the right address; else it makes room. */
-static void dev_agent_begin(struct dev_agent *agent, bool same_server)
+/* The ports of the last run when nobody else took them meanwhile; true then. */
+static bool dev_agent_ports(struct dev_agent *agent)
+{
+    SCOPED_TEXT char *path = mem_printf("%s/ports", agent->path);
+    SCOPED_TEXT char *before = NULL;
+    uint64_t wanted = 0;
+    size_t len = 0;
+    struct error err;
+
+    if (file_read(path, 64, &before, &len, NULL) == STATUS_OK) {
+        before[strcspn(before, "\n")] = '\0';
+        (void)text_to_u64(before, 0, UINT16_MAX, &wanted);
+    }
+    if (dev_ports_take((uint32_t)wanted, agent->index, &agent->ports) != STATUS_OK)
+        log_warn("dev.ports-shared", log_str("node", agent->name),
+                 log_int("first", agent->ports.first));
+    if (wanted == agent->ports.first)
+        return true;
+    SCOPED_TEXT char *line = mem_printf("%u\n", agent->ports.first);
+    if (file_write_atomic(path, line, strlen(line), 0600, &err) != STATUS_OK)
+        log_warn("dev.ports", log_str("node", agent->name), log_err(&err));
+    return false;
+}
+
+/* One that runs from before is kept when it knows the right address and ports; else it makes room.
+ */
+static void dev_agent_begin(struct dev_agent *agent, bool same)
 {
     pid_t pid;
     int pidfd;
@@ -182,7 +209,7 @@ static void dev_agent_begin(struct dev_agent *agent, bool same_server)
     }
     log_info("dev.agent-found", log_str("node", agent->name), log_int("pid", pid));
     dev_agent_watch(agent, pid, pidfd);
-    if (!same_server)
+    if (!same)
         syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0);
 }
 
@@ -212,6 +239,7 @@ static enum status dev_agent_init(struct dev_agents *agents, struct dev_agent *a
 
     agent->agents = agents;
     agent->index = index;
+    agent->ports.lease = -1;
     agent->backoff_us = DEV_BACKOFF_MIN_US;
     snprintf(agent->name, sizeof(agent->name), "n%u", index + 1);
     server_file = mem_printf("%s/%s/server", agents->options.dir->agents, agent->name);
@@ -225,7 +253,8 @@ static enum status dev_agent_init(struct dev_agents *agents, struct dev_agent *a
     agent->record = mem_printf("%s/agent.pid", agent->path);
     agent->log = mem_printf("%s/agent.log", agent->path);
     agent->timer = loop_timer_create(agents->options.loop, dev_agent_start, agent);
-    dev_agent_begin(agent, strcmp(before, agents->server) == 0);
+    bool same_ports = dev_agent_ports(agent);
+    dev_agent_begin(agent, same_ports && strcmp(before, agents->server) == 0);
     return STATUS_OK;
 }
 
@@ -281,6 +310,7 @@ void dev_agents_destroy(struct dev_agents *agents)
     for (size_t i = 0; i < agents->count; i++) {
         struct dev_agent *agent = &agents->list[i];
         dev_agent_unwatch(agent);
+        dev_ports_release(&agent->ports);
         loop_timer_destroy(agent->timer);
         mem_free(agent->path);
         mem_free(agent->record);

@@ -7,7 +7,7 @@
  *
  *   lock marker                     ca/                 authority: ca.pem ca.key crl/
  *   daemon/ daemon.pem .key         ctl/                ctl.pem ctl.key ca.pem server
- *   agents/nX/ agent.pem .key ca.pem server agent.pid agent.log and the agent's own
+ *   agents/nX/ agent.pem .key ca.pem server ports agent.pid agent.log and the agent's own
  *   postgres/  private cluster      vault/              checkpoints of the default vault
  *   status     where this daemon listens */
 #pragma once

@@ -22,6 +22,7 @@ struct place {
 static const char script[] =
     "#!/bin/sh\n"
     "for a; do case $a in --state-dir=*) d=${a#--state-dir=};; esac; done\n"
+    "echo \"$@\" > \"$d/args\"\n"
     "echo run >> \"$d/runs\"\n"
     "trap 'exit 0' TERM\n"
     "while :; do sleep 0.1; done\n";
@@ -137,6 +138,34 @@ static void a_new_daemon_finds_them_and_starts_no_second_one(void **state)
     assert_int_equal(runs_of(place, "n1"), 1);
 }
 
+static char *ports_of(struct place *place, const char *name)
+{
+    SCOPED_TEXT char *path = mem_printf("%s/agents/%s/args", place->path, name);
+    SCOPED_TEXT char *args = NULL;
+    size_t len = 0;
+
+    assert_int_equal(file_read(path, 4096, &args, &len, NULL), STATUS_OK);
+    assert_non_null(strstr(args, "--worker-env=GLOO_SOCKET_IFNAME=lo"));
+    const char *first = strstr(args, "--port-first=");
+    assert_non_null(first);
+    return mem_printf("%.*s", (int)strcspn(first, " "), first);
+}
+
+static void each_has_ports_of_its_own_and_keeps_them(void **state)
+{
+    struct place *place = *state;
+
+    start(place, "127.0.0.1:1");
+    UNTIL(place, runs_of(place, "n1") == 1 && runs_of(place, "n2") == 1);
+    SCOPED_TEXT char *one = ports_of(place, "n1");
+    SCOPED_TEXT char *two = ports_of(place, "n2");
+    assert_string_not_equal(one, two);
+    kill(pid_of(place, "n1"), SIGKILL);
+    UNTIL(place, runs_of(place, "n1") == 2);
+    SCOPED_TEXT char *again = ports_of(place, "n1");
+    assert_string_equal(one, again);
+}
+
 static void one_that_ends_is_started_again(void **state)
 {
     struct place *place = *state;
@@ -165,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_new_daemon_finds_them_and_starts_no_second_one),
+        TEST(each_has_ports_of_its_own_and_keeps_them),
         TEST(one_that_ends_is_started_again),
         TEST(a_new_address_reaches_them),
     };
