@@ -145,6 +145,7 @@ static void describe_end(const struct worker *worker, Pb__ActualWorker *out)
         .signal = worker->signal,
         .out_of_memory = worker->out_of_memory,
         .never_ran = worker->started_us == 0 && worker->pid == 0,
+        .launch_text = worker->cause_text,
         .failure = worker->failure,
         .traceback = worker->traceback,
         .stderr_tail = worker->last_words,

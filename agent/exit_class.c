@@ -26,6 +26,19 @@ static const struct phrase phrases[] = {
     {"Connection reset by peer", "TCPStore", CLASS(COLLECTIVE_TIMEOUT)},
 };
 
+/* What the system says where it is the node that has no room, not the program that is wrong. */
+static const char *const no_room[] = {"No space left on device", "Disk quota exceeded",
+                                      "Too many open files", "Resource temporarily unavailable",
+                                      "Cannot allocate memory"};
+
+static bool is_node_exhausted(const char *text)
+{
+    for (size_t i = 0; text && i < COUNT_OF(no_room); i++)
+        if (strstr(text, no_room[i]))
+            return true;
+    return false;
+}
+
 static Pb__Reason__Code class_of_text(const char *text)
 {
     for (size_t i = 0; text && i < COUNT_OF(phrases); i++)
@@ -49,7 +62,7 @@ Pb__Reason__Code exit_class_decide(const struct exit_facts *facts)
 {
     switch (facts->cause) {
     case EXIT_CAUSE_LAUNCH:
-        return CLASS(LAUNCH_FAILED);
+        return is_node_exhausted(facts->launch_text) ? CLASS(NODE_EXHAUSTED) : CLASS(LAUNCH_FAILED);
     case EXIT_CAUSE_RESUME:
         return CLASS(CHECKPOINT_ERROR);
     case EXIT_CAUSE_SHIM:

@@ -148,6 +148,17 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+void text_cut(char *text, size_t max)
+{
+    size_t len = strnlen(text, max + 1);
+    if (len <= max)
+        return;
+    len = max;
+    while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
+        len--;
+    text[len] = '\0';
+}
+
 size_t text_distance(const char *a, const char *b, size_t limit)
 {
     size_t row[TEXT_DISTANCE_LONGEST + 1];

@@ -27,6 +27,8 @@ char *text_take(struct text *text); /* caller frees with mem_free; the buffer is
 
 bool text_is_utf8(const char *bytes,
                   size_t len); /* strict: no overlong forms, no surrogates, no NUL */
+/* Cuts it to at most max bytes, never inside a character. */
+void text_cut(char *text, size_t max);
 /* Levenshtein distance, capped: returns limit + 1 when larger. For "did you mean". */
 size_t text_distance(const char *a, const char *b, size_t limit);
 /* The nearest of names within a third of its length (at least 1), or NULL. */

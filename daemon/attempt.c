@@ -1,8 +1,11 @@
 /* attempt.c - one launch of a job's gang. See attempt.h. */
 #include "daemon/attempt.h"
+#include "base/text.h"
 #include "daemon/gate.h"
 #include "daemon/node.h"
 #include "daemon/save.h"
+
+#define PLACE_MESSAGE_MAX 500 /* a row holds one for each of up to 100,000 places */
 
 void attempt_destroy(struct attempt *attempt)
 {
@@ -212,6 +215,8 @@ void attempt_end_place(struct job *job, size_t place_index, const Pb__ActualWork
     }
     if (text && *text)
         draft_text(&place->message, text);
+    if (place->message)
+        text_cut(place->message, PLACE_MESSAGE_MAX);
     node_desired_dirty(job->hub, place->node);
 }
 

@@ -104,6 +104,18 @@ static void dev_process_child(int gate, int log, char *const *argv)
     _exit(127);
 }
 
+/* A full disk has no room for another file, but the one that is there can say something else. */
+static bool dev_process_overwrite(const char *record, const char *text)
+{
+    const ssize_t len = (ssize_t)strlen(text);
+    int fd = open(record, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool good = fd >= 0 && pwrite(fd, text, (size_t)len, 0) == len && ftruncate(fd, len) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
 /* Writes the record and lets the child go; at any failure the closing gate ends the child. */
 static enum status dev_process_release(const char *record, pid_t pid, int gate, int *pidfd,
                                        struct error *err)
@@ -114,6 +126,8 @@ static enum status dev_process_release(const char *record, pid_t pid, int gate, 
     if (*pidfd < 0 || !dev_process_record_text(pid, text, sizeof(text)))
         return error_set(err, STATUS_UNAVAILABLE, "follow the new process: %s", strerror(errno));
     enum status st = file_write_atomic(record, text, strlen(text), 0600, err);
+    if (st == STATUS_EXHAUSTED && dev_process_overwrite(record, text))
+        st = STATUS_OK;
     if (st == STATUS_OK && write(gate, "g", 1) != 1)
         st = error_set(err, STATUS_UNAVAILABLE, "start the new process: %s", strerror(errno));
     return st;

@@ -156,6 +156,7 @@ struct hub {
     bool bulk_committing, bulk_unknown;
     bool bulk_scheduled;
     struct loop_timer *tick;
+    size_t traceback_bytes; /* in what agents said and no turn has settled */
     int64_t audited_us;
 
     struct event **events; /* ring of HUB_EVENTS_MAX */

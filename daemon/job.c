@@ -106,6 +106,7 @@ static bool is_charged(Pb__Reason__Code code)
     case PB__REASON__CODE__CHECKPOINT_ERROR:
     case PB__REASON__CODE__DEVICE_FAULT:
     case PB__REASON__CODE__SHIM_LOST:
+    case PB__REASON__CODE__NODE_EXHAUSTED:
     case PB__REASON__CODE__ASKED:
         return false;
     default:
@@ -197,6 +198,12 @@ void job_break(struct job *job, Pb__Reason__Code code, const char *text)
 }
 
 /* --- news of workers */
+static bool never_started(const Pb__WorkerPlace *place)
+{
+    return place->class_ == PB__REASON__CODE__LAUNCH_FAILED ||
+           place->class_ == PB__REASON__CODE__NODE_EXHAUSTED;
+}
+
 static const char *exit_text(const Pb__WorkerPlace *place, char *out, size_t cap)
 {
     char how[64] = "";
@@ -205,9 +212,9 @@ static const char *exit_text(const Pb__WorkerPlace *place, char *out, size_t cap
         snprintf(how, sizeof(how), "signal %d", place->signal);
     else if (place->has_exit_code)
         snprintf(how, sizeof(how), "exit code %d", place->exit_code);
-    else if (place->class_ == PB__REASON__CODE__LAUNCH_FAILED)
+    else if (never_started(place))
         snprintf(how, sizeof(how), "did not start");
-    const char *gap = place->class_ == PB__REASON__CODE__LAUNCH_FAILED ? ": " : ", ";
+    const char *gap = never_started(place) ? ": " : ", ";
     snprintf(out, cap, "%.63s rank %u on %.100s: %s%s%.300s", place->role, place->rank, place->node,
              how, place->message && *how ? gap : "", place->message ? place->message : "");
     return out;
@@ -242,6 +249,8 @@ static void keep_first_failure(struct job *job, size_t index)
     const struct actual *actual = node ? node_actual(node, &key) : NULL;
     if (actual && actual->said->traceback)
         first->traceback = mem_strdup(actual->said->traceback);
+    if (actual && actual->said->message) /* whole: that of its place is short */
+        draft_text(&first->message, actual->said->message);
 }
 
 static int64_t fail_time(struct job *job, const Pb__WorkerPlace *place, uint32_t number)

@@ -85,8 +85,9 @@ static void start_timeout(struct job *job)
 void job_run(struct job *job)
 {
     int64_t now = loop_now_us(job->hub->loop);
-    Pb__Job__State state = job_view(job)->state;
 
+    job_review(job); /* news of this turn come before its deadlines */
+    Pb__Job__State state = job_view(job)->state;
     if (state == PB__JOB__STATE__QUEUED && passed(&job->not_before_us, now))
         job->hub->pass_needed = true;
     if (state == PB__JOB__STATE__STARTING && passed(&job->start_by_us, now))
@@ -145,6 +146,8 @@ void job_loaded(struct job *job)
         if (state == PB__JOB__STATE__SAVING)
             job->stop_by_us = now + (int64_t)row->spec->phases->save_ms * 1000;
         gate_schedule(job);
+        if (list_is_empty(&job->due)) /* its last news may be durable, and nobody has looked */
+            list_add_last(&job->hub->due, &job->due);
     }
     job->not_before_us = rest_of_backoff(job);
     job_queue_update(job);

@@ -163,6 +163,13 @@ enum status node_set_admin(struct node *node, Pb__Node__Admin admin, const char 
     return STATUS_OK;
 }
 
+/* Once a turn, after the news of all nodes: thousands of them may tell of one gang. */
+static void review_due(struct job *job)
+{
+    if (list_is_empty(&job->due))
+        list_add_last(&job->hub->due, &job->due);
+}
+
 /* --- hello */
 static void places_lost(struct node *node, Pb__Reason__Code code, const char *text)
 {
@@ -176,7 +183,7 @@ static void places_lost(struct node *node, Pb__Reason__Code code, const char *te
                 attempt_end_place(job, i, NULL, code, text);
         }
         job_break(job, code, text);
-        job_review(job);
+        review_due(job);
     }
 }
 
@@ -261,7 +268,8 @@ static bool has_run(const Pb__ActualWorker *said)
     Pb__Reason__Code class = exit_class(said);
 
     return said->state == PB__ACTUAL_WORKER__STATE__EXITED &&
-           class != PB__REASON__CODE__LAUNCH_FAILED && class != PB__REASON__CODE__CHECKPOINT_ERROR;
+           class != PB__REASON__CODE__LAUNCH_FAILED && class != PB__REASON__CODE__NODE_EXHAUSTED &&
+           class != PB__REASON__CODE__CHECKPOINT_ERROR;
 }
 
 static void worker_run(struct node *node, const Pb__ActualWorker *said)
@@ -284,7 +292,7 @@ static void worker_run(struct node *node, const Pb__ActualWorker *said)
     live->step = said->step;
     if (counts_as_ended(said->state) && !row->places[place]->ended)
         attempt_end_place(job, (size_t)place, said, exit_class(said), said->message);
-    job_review(job);
+    review_due(job);
 }
 
 /* A worker that ran and is missing from a whole report is gone. */
@@ -308,7 +316,7 @@ static void missing_run(struct node *node)
             attempt_end_place(job, i, NULL, PB__REASON__CODE__SHIM_LOST,
                               "the agent knows nothing of it any more");
         }
-        job_review(job);
+        review_due(job);
     }
 }
 
@@ -359,6 +367,7 @@ void node_settle(struct node *node, bool committed)
     if (!committed)
         return;
     save_drop_reports(node, node->seq_turn);
+    session_drop_tracebacks(node); /* the one to be shown is in its job's row now */
     session_settle(node);
 }
 

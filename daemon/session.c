@@ -1,6 +1,7 @@
 /* session.c - an agent's connection. See session.h. */
 #include "daemon/session.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "daemon/attempt.h"
 #include "daemon/desired.h"
 #include "daemon/job.h"
@@ -9,6 +10,11 @@
 #include "daemon/turn.h"
 
 #define PROTOCOL 1
+/* Ten thousand agents may fail at once, and one traceback is shown: those of all nodes that have
+ * not had their turn are bounded together, each one by what the protocol says. */
+#define TRACEBACKS_BYTES_MAX ((size_t)16 << 20)
+#define TRACEBACK_BYTES_MAX  ((size_t)16 << 10)
+#define MESSAGE_BYTES_MAX    ((size_t)4 << 10)
 
 /* --- notes */
 static void note_add(struct node *node, struct list *notes, uint64_t seq,
@@ -35,11 +41,50 @@ void session_notes_drop(struct list *notes, uint64_t through_seq)
     }
 }
 
-static void actual_destroy(struct actual *actual)
+static void said_drop_traceback(struct hub *hub, Pb__ActualWorker *said)
+{
+    if (!said->traceback)
+        return;
+    hub->traceback_bytes -= strlen(said->traceback);
+    mem_free(said->traceback);
+    said->traceback = NULL;
+}
+
+static Pb__ActualWorker *said_create(struct hub *hub, const Pb__ActualWorker *said)
+{
+    Pb__ActualWorker *copy = (Pb__ActualWorker *)message_copy(&said->base);
+
+    if (copy->message)
+        text_cut(copy->message, MESSAGE_BYTES_MAX);
+    if (!copy->traceback)
+        return copy;
+    text_cut(copy->traceback, TRACEBACK_BYTES_MAX);
+    hub->traceback_bytes += strlen(copy->traceback);
+    if (hub->traceback_bytes > TRACEBACKS_BYTES_MAX)
+        said_drop_traceback(hub, copy);
+    return copy;
+}
+
+static void said_destroy(struct hub *hub, Pb__ActualWorker *said)
+{
+    said_drop_traceback(hub, said);
+    pb__actual_worker__free_unpacked(said, NULL);
+}
+
+void session_drop_tracebacks(struct node *node)
+{
+    size_t at = 0;
+
+    for (struct actual *actual; (actual = map_next(node->actual, &at));)
+        if (!actual->news)
+            said_drop_traceback(node->hub, actual->said);
+}
+
+static void actual_destroy(struct hub *hub, struct actual *actual)
 {
     if (!actual)
         return;
-    pb__actual_worker__free_unpacked(actual->said, NULL);
+    said_destroy(hub, actual->said);
     mem_free(actual);
 }
 
@@ -49,7 +94,7 @@ void session_drop_actual(struct node *node, struct actual *actual)
 
     node_key_text(actual->said->key, key, sizeof(key));
     map_remove_text(node->actual, key);
-    actual_destroy(actual);
+    actual_destroy(node->hub, actual);
     node->stale_seen = true; /* a place may have become free for others */
 }
 
@@ -58,7 +103,7 @@ static void actual_clear(struct node *node)
     size_t at = 0;
 
     for (struct actual *actual; (actual = map_next(node->actual, &at));)
-        actual_destroy(actual);
+        actual_destroy(node->hub, actual);
     map_destroy(node->actual);
     node->actual = map_create();
 }
@@ -165,9 +210,9 @@ static void merge_worker(struct node *node, const Pb__ActualWorker *said)
     } else {
         if (said->key->incarnation < actual->said->key->incarnation)
             return; /* late news of an earlier incarnation */
-        pb__actual_worker__free_unpacked(actual->said, NULL);
+        said_destroy(node->hub, actual->said);
     }
-    actual->said = (Pb__ActualWorker *)message_copy(&said->base);
+    actual->said = said_create(node->hub, said);
     actual->news = true;
 }
 

@@ -18,3 +18,4 @@ bool session_has_stale(
     const struct node *node); /* workers of superseded attempts are still there */
 void session_devices_keep(struct node *node, const Pb__ActualReport *report);
 void session_drop_actual(struct node *node, struct actual *actual);
+void session_drop_tracebacks(struct node *node); /* of what a durable turn has looked at */

@@ -36,7 +36,12 @@ static void status_metrics_core(struct text *out, const struct core_health *h, i
     GAUGE("last_pass_age_seconds", "Since the last scheduling pass; -1: none yet.",
           h->last_pass_us ? (double)(now_us - h->last_pass_us) / 1e6 : -1.0);
     COUNTER("points_stored_total", "Metric points stored.", h->points_stored);
+    COUNTER("points_refused_total", "Rows of points that the database refused; lost.",
+            h->points_refused);
     COUNTER("events_total", "Events committed.", h->events_made);
+    COUNTER("audits_total", "Recounts of what is used, from the rows.", h->audits);
+    COUNTER("drifts_total", "Nodes whose use differed from such a recount; never but for a fault.",
+            h->drifts);
 }
 
 static void status_metrics_serve(struct text *out, const struct status_server *server)

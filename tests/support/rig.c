@@ -80,6 +80,7 @@ void rig_fini(struct rig *rig)
         message_free(rig->nodes[i]->launch);
         mem_free(rig->nodes[i]);
     }
+    mem_free(rig->nodes);
     sim_db_destroy(rig->db);
     sim_destroy(rig->sim);
 }
@@ -175,6 +176,18 @@ static void node_hello(struct rig_node *node)
     rig_run(node->rig, 50);
 }
 
+void rig_live(struct rig *rig, int64_t ms)
+{
+    Pb__AgentUp beat = PB__AGENT_UP__INIT;
+
+    for (int64_t left = ms; left > 0; left -= 1000) {
+        rig_run(rig, left < 1000 ? left : 1000);
+        for (size_t i = 0; i < rig->nodes_count; i++)
+            if (rig->nodes[i]->connected)
+                core_agent_up(rig->core, &rig->nodes[i]->link, &beat);
+    }
+}
+
 struct rig_node *rig_node_join(struct rig *rig, const char *name, uint32_t cpu_slots)
 {
     struct rig_node *node = NEW(struct rig_node);
@@ -183,6 +196,7 @@ struct rig_node *rig_node_join(struct rig *rig, const char *name, uint32_t cpu_s
     node->rig = rig;
     node->slots = cpu_slots;
     snprintf(node->name, sizeof(node->name), "%s", name);
+    rig->nodes = mem_resize(rig->nodes, rig->nodes_count + 1, sizeof(*rig->nodes));
     rig->nodes[rig->nodes_count++] = node;
     node_hello(node);
     return node;

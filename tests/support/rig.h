@@ -16,7 +16,7 @@ struct rig {
     struct core *core;
     bool started, fenced;
     uint64_t calls; /* numbers request ids */
-    struct rig_node *nodes[8];
+    struct rig_node **nodes;
     size_t nodes_count;
 };
 struct rig_node {
@@ -42,6 +42,7 @@ void rig_fini(struct rig *rig);
 void rig_start(struct rig *rig); /* a daemon over the database that is there */
 void rig_crash(struct rig *rig); /* kill -9 of it */
 void rig_run(struct rig *rig, int64_t ms);
+void rig_live(struct rig *rig, int64_t ms); /* the same, while connected agents keep their leases */
 
 struct rig_node *rig_node_join(struct rig *rig, const char *name, uint32_t cpu_slots);
 void rig_node_leave(struct rig_node *node);  /* connection lost */

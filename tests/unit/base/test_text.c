@@ -89,6 +89,20 @@ static void utf8_is_strict(void **state)
     assert_false(text_is_utf8("a\0b", 3));
 }
 
+static void a_cut_keeps_characters_whole(void **state)
+{
+    char text[] = "ab\xc3\xa9z";
+    (void)state;
+    text_cut(text, 5);
+    assert_string_equal(text, "ab\xc3\xa9z");
+    text_cut(text, 4);
+    assert_string_equal(text, "ab\xc3\xa9");
+    text_cut(text, 3);
+    assert_string_equal(text, "ab");
+    text_cut(text, 0);
+    assert_string_equal(text, "");
+}
+
 static void distance_is_levenshteins(void **state)
 {
     (void)state;
@@ -176,6 +190,7 @@ int main(void)
         cmocka_unit_test(full_drops_whole_calls),
         cmocka_unit_test(take_empties_the_buffer),
         cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(a_cut_keeps_characters_whole),
         cmocka_unit_test(distance_is_levenshteins),
         cmocka_unit_test(nearest_is_near),
         cmocka_unit_test(numbers_are_whole_and_in_range),
