@@ -75,13 +75,28 @@ static int list_jobs(struct connect *connect, const char *name, int64_t before,
     return connect_ask(connect, "ListJobs", &request.base, (ProtobufCMessage **)out);
 }
 
-static int report(int64_t id, const char *word, const struct text *why, int64_t *out)
+/* The nearest name on this page to *near, when none is there yet. */
+static void note_near(const Pb__ListJobsReply *reply, const char *word, char **near)
+{
+    const char **names = mem_array(reply->n_jobs + 1, sizeof(*names));
+    for (size_t i = 0; i < reply->n_jobs; i++)
+        names[i] = name_of(reply->jobs[i]);
+    const char *found = *near ? NULL : text_nearest(word, names, reply->n_jobs);
+    if (found)
+        *near = mem_strdup(found);
+    mem_free(names);
+}
+
+static int report(int64_t id, const char *word, const char *near, const struct text *why,
+                  int64_t *out)
 {
     if (id > 0) {
         *out = id;
         return VERB_OK;
     }
-    if (id == 0)
+    if (id == 0 && near)
+        output_error("no job is called '%s'; did you mean '%s'?", word, near);
+    else if (id == 0)
         output_error("no job is called '%s' (see `rondoctl jobs`)", word);
     else
         output_error("'%s' is not one job: %s; give an id or more of the name", word,
@@ -93,6 +108,7 @@ static int report(int64_t id, const char *word, const struct text *why, int64_t 
 static int find_by_start(struct connect *connect, const char *word, bool newest_ok, int64_t *id)
 {
     struct text why;
+    SCOPED_TEXT char *near = NULL;
     int64_t before = 0, found = 0;
     int code = VERB_OK;
     text_init(&why, 0);
@@ -102,6 +118,7 @@ static int find_by_start(struct connect *connect, const char *word, bool newest_
         if (code != VERB_OK)
             break;
         found = job_arg_choose(reply->jobs, reply->n_jobs, word, newest_ok, &why);
+        note_near(reply, word, &near);
         before = reply->n_jobs ? reply->jobs[reply->n_jobs - 1]->id : 0;
         bool last = reply->n_jobs < PAGE || before <= 1;
         protobuf_c_message_free_unpacked(&reply->base, NULL);
@@ -109,7 +126,7 @@ static int find_by_start(struct connect *connect, const char *word, bool newest_
             break;
     }
     if (code == VERB_OK)
-        code = report(found, word, &why, id);
+        code = report(found, word, near, &why, id);
     text_fini(&why);
     return code;
 }
@@ -130,7 +147,8 @@ int job_arg_find(struct connect *connect, const char *word, bool newest_ok, int6
     text_init(&why, 0);
     int64_t found = job_arg_choose(reply->jobs, reply->n_jobs, word, newest_ok, &why);
     protobuf_c_message_free_unpacked(&reply->base, NULL);
-    code = found ? report(found, word, &why, id) : find_by_start(connect, word, newest_ok, id);
+    code =
+        found ? report(found, word, NULL, &why, id) : find_by_start(connect, word, newest_ok, id);
     text_fini(&why);
     return code;
 }

@@ -19,9 +19,12 @@ static int overview(FILE *out)
 
 static int unknown(const char *word)
 {
-    const char *near = verb_nearest(word);
-    output_error("'%s' is no verb%s%s%s", word, near ? "; did you mean '" : "", near ? near : "",
-                 near ? "'?" : "");
+    const char *here = verb_elsewhere(word), *near = verb_nearest(word);
+    if (here)
+        output_error("'%s' is no verb; here it is: rondoctl %s", word, here);
+    else
+        output_error("'%s' is no verb%s%s%s", word, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
     fprintf(stderr, "Try: rondoctl --help\n");
     return VERB_USAGE;
 }

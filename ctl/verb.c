@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "ctl/args.h"
 #include "ctl/output.h"
+#include "proto/text/problem_list.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,32 @@ const char *verb_nearest(const char *name)
     for (; verb_table[count] && count < VERBS_MAX; count++)
         names[count] = verb_table[count]->name;
     return text_nearest(name, names, count);
+}
+
+const char *verb_elsewhere(const char *name)
+{
+    static const struct {
+        const char *words, *here; /* words: each between spaces */
+    } rows[] = {
+        {" sbatch srun salloc qsub bsub apply create run start launch ", "submit FILE"},
+        {" squeue qstat bjobs ps ls list get top queue ", "jobs (and nodes, checkpoints)"},
+        {" scancel qdel bkill kill delete rm stop terminate abort ", "cancel JOB"},
+        {" sinfo pestat ", "nodes"},
+        {" scontrol sacct describe info inspect why explain ", "show JOB"},
+        {" drain ", "cordon NODE, then hold or cancel the jobs that run there"},
+        {" undrain resume-node ", "uncordon NODE"},
+        {" suspend pause requeue ", "hold JOB (saves, then stops); release JOB goes on"},
+        {" resume unsuspend continue ", "release JOB"},
+        {" tail cat attach output ", "logs JOB"},
+        {" watch history ", "events -f"},
+        {" plot loss stats curve ", "metrics JOB --plot"},
+        {" ping health ready healthz readyz ", "status"},
+    };
+    SCOPED_TEXT char *word = mem_printf(" %.40s ", name);
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (!strchr(name, ' ') && strstr(rows[i].words, word))
+            return rows[i].here;
+    return NULL;
 }
 
 /* The examples with the letters that this verb's options have. */
@@ -53,15 +80,22 @@ static int usage_error(const struct verb *verb, const char *problems)
     return VERB_USAGE;
 }
 
-static int check_operands(const struct verb *verb, int count)
+static int check_operands(const struct verb *verb, int count, char **operands)
 {
+    char quote[PROBLEM_QUOTE_SIZE];
+    SCOPED_TEXT char *problem = NULL;
     if (count < verb->operands_min)
-        return usage_error(verb, verb->operands_min == 1 && verb->operands_max == 1
-                                     ? "wants one operand"
-                                     : "wants more operands");
-    if (verb->operands_max >= 0 && count > verb->operands_max)
-        return usage_error(verb, "wants fewer operands");
-    return VERB_OK;
+        problem = mem_printf("%s missing: rondoctl %s %s", count ? "operands are" : "an operand is",
+                             verb->name, verb->args);
+    else if (verb->operands_max == 0 && count > 0)
+        problem = mem_printf("takes no operand such as '%s'",
+                             problem_list_quote(operands[0], strlen(operands[0]), quote));
+    else if (verb->operands_max >= 0 && count > verb->operands_max)
+        problem = mem_printf("'%s' is one operand too many: rondoctl %s %s",
+                             problem_list_quote(operands[verb->operands_max],
+                                                strlen(operands[verb->operands_max]), quote),
+                             verb->name, verb->args);
+    return problem ? usage_error(verb, problem) : VERB_OK;
 }
 
 static int run_arranged(const struct verb *verb, int argc, char **argv)
@@ -78,7 +112,7 @@ static int run_arranged(const struct verb *verb, int argc, char **argv)
     if (option_flags(&page, config, argc, argv, &at, &problems) != STATUS_OK)
         code = usage_error(verb, text_get(&problems));
     else
-        code = check_operands(verb, argc - at);
+        code = check_operands(verb, argc - at, argv + at);
     if (code == VERB_OK)
         code = verb->run(config, argc - at, argv + at);
     option_fini(verb->rows, config);

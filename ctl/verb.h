@@ -31,6 +31,8 @@ extern const struct verb *const verb_table[];
 const struct verb *verb_find(const char *name);
 /* The nearest verb's name, or NULL. */
 const char *verb_nearest(const char *name);
+/* What to type here for a word that people know from Slurm, kubectl or a shell; NULL. */
+const char *verb_elsewhere(const char *name);
 /* Parses the verb's flags and runs it. argv[0] is the verb. */
 int verb_run(const struct verb *verb, int argc, char **argv);
 /* What `rondoctl --help` prints. */

@@ -205,6 +205,22 @@ static enum status hold(struct hub *hub, struct call *call)
     return st;
 }
 
+#define NAMES_MAX 4096 /* of nodes, for "did you mean" */
+
+static enum status no_node(const struct hub *hub, const char *name, struct error *err)
+{
+    const char **names = mem_array(NAMES_MAX, sizeof(*names));
+    size_t count = 0, at = 0;
+
+    for (struct node *node; count < NAMES_MAX && (node = map_next(hub->nodes, &at));)
+        if (node->entry.row)
+            names[count++] = ((const Pb__Node *)node->entry.row)->name;
+    const char *near = text_nearest(name, names, count);
+    mem_free(names);
+    return error_set(err, STATUS_NOT_FOUND, "no node '%.80s'%s%.80s%s", name,
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static enum status set_node(struct hub *hub, struct call *call)
 {
     const Pb__SetNodeRequest *request = (const Pb__SetNodeRequest *)call->request;
@@ -212,8 +228,7 @@ static enum status set_node(struct hub *hub, struct call *call)
     Pb__SetNodeReply reply = PB__SET_NODE_REPLY__INIT;
 
     if (!node)
-        return error_set(&call->err, STATUS_NOT_FOUND, "no node %.100s",
-                         request->node ? request->node : "(unnamed)");
+        return no_node(hub, request->node ? request->node : "", &call->err);
     enum status st = node_set_admin(node, request->admin, request->note, call->actor, &call->err);
     if (st != STATUS_OK)
         return st;

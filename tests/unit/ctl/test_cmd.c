@@ -109,6 +109,12 @@ static void show_names_the_first_failure(void **state)
     expect_in(fake->out, "restarts    0 used, 3 left of 3\n");
     assert_int_equal(FAKE_RUN(fake, "show", "delta"), VERB_REFUSED);
     expect_in(fake->err, "no job is called 'delta'");
+    assert_int_equal(FAKE_RUN(fake, "show", "gamme"), VERB_REFUSED);
+    expect_in(fake->err, "no job is called 'gamme'; did you mean 'gamma'?");
+    assert_int_equal(FAKE_RUN(fake, "show"), VERB_USAGE);
+    expect_in(fake->err, "show: an operand is missing: rondoctl show JOB");
+    assert_int_equal(FAKE_RUN(fake, "show", "1", "2"), VERB_USAGE);
+    expect_in(fake->err, "show: '2' is one operand too many: rondoctl show JOB");
 }
 
 static void cancel_and_hold_go_through_all_and_return_the_worst(void **state)

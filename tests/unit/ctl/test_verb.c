@@ -26,6 +26,20 @@ static void typos_are_answered(void **state)
     assert_null(verb_nearest("frobnicate"));
 }
 
+static void words_from_elsewhere_are_known(void **state)
+{
+    (void)state;
+    assert_string_equal(verb_elsewhere("sbatch"), "submit FILE");
+    assert_string_equal(verb_elsewhere("scancel"), "cancel JOB");
+    assert_string_equal(verb_elsewhere("describe"), "show JOB");
+    assert_non_null(strstr(verb_elsewhere("drain"), "cordon NODE"));
+    assert_null(verb_elsewhere("frobnicate"));
+    assert_null(verb_elsewhere(""));
+    assert_null(verb_elsewhere("srun salloc"));
+    for (const struct verb *const *verb = verb_table; *verb; verb++)
+        assert_null(verb_elsewhere((*verb)->name));
+}
+
 static void the_overview_names_each_verb_and_fits(void **state)
 {
     struct text out;
@@ -44,6 +58,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_complete),
                                        cmocka_unit_test(typos_are_answered),
+                                       cmocka_unit_test(words_from_elsewhere_are_known),
                                        cmocka_unit_test(the_overview_names_each_verb_and_fits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
