@@ -306,6 +306,38 @@ def test_m41_database_away(cluster):
     check_count(cluster, job, steps)
 
 
+# --- transactions that the database breaks off
+
+BREAK_OFF = """
+create sequence break_off_tries;
+create function break_off() returns trigger language plpgsql as $$ begin
+  if nextval('break_off_tries') %% 4 = 0 then
+    raise exception 'deadlock, as asked' using errcode = '40P01';
+  end if;
+  return new;
+end $$;
+create trigger break_off before insert or update on job
+  for each row execute function break_off();
+select 1
+"""
+
+
+def test_m42_broken_transactions_are_repeated(cluster):
+    """Every fourth change of a job ends in a deadlock: no submit is lost or doubled, all jobs end."""
+    cluster.sql(BREAK_OFF)
+    try:
+        files = [cluster.write(spec(f"m42-{n}", "echo once")) for n in range(12)]
+        ids = [int(cluster.json("submit", file)["results"][0]["job"]) for file in files]
+        until(lambda: cluster.sql("select count(*) from job where state = 'SUCCEEDED' and attempt = 1 "
+                                  "and id = any(%s)", ids) == [(12,)], cluster.log)
+        assert cluster.sql("select last_value > 16 from break_off_tries") == [(True,)]
+        assert cluster.sql("select count(*) from job where name like 'm42-%%'") == [(12,)]
+        assert all(cluster.output(job) == b"once\n" for job in ids)
+    finally:
+        cluster.sql("drop trigger break_off on job; drop function break_off; "
+                    "drop sequence break_off_tries; select 1")
+
+
 # --- silence
 
 def test_m39_daemon_away_for_longer_than_the_lease(cluster):
@@ -348,6 +380,29 @@ def test_m15_m20_a_silent_node_loses_its_attempt(cluster):
     until(cluster.is_ready, cluster.log)
     check_points(cluster, job, 1000)
     check_count(cluster, job, 1000)
+
+
+def test_m19_a_node_that_comes_back_is_a_spare(cluster):
+    """Its gang has gone on elsewhere: it joins nothing, harms nobody, and takes the next job."""
+    job = cluster.submit(counting(cluster, "m19", steps=100_000, workers=4))
+    old = cluster.running(job, 4)
+    node = cluster.show(job)["attempts"][0]["places"][3]["node"]
+    agent = cluster.agent_pid(node)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        until(lambda: len(cluster.show(job)["attempts"]) == 2, lambda: cluster.tell(job),
+              LEASE_MS / 1000 + 30)
+        workers = cluster.running(job, 4)
+        assert not set(workers.values()) & set(old.values())
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    until(cluster.is_ready, cluster.log)
+    until(lambda: not [pid for pid in old.values() if alive(pid)], "the end of the old gang", 30)
+    shown = cluster.run(spec("m19-next", "echo up", workers=2))
+    assert {place["node"] for place in shown["attempts"][0]["places"]} == {node}
+    assert cluster.workers(job) == workers and len(cluster.show(job)["attempts"]) == 2
+    assert cluster.show(job)["job"].get("restarts_used", 0) == 0
+    cluster.cancel(job, "--now")
 
 
 def test_m10_cancelled_while_the_daemon_was_dying(cluster):
