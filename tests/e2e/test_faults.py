@@ -323,13 +323,13 @@ select 1
 
 
 def test_m42_broken_transactions_are_repeated(cluster):
-    """Every fourth change of a job ends in a deadlock: no submit is lost or doubled, all jobs end."""
+    """Every fourth change of a job ends in a deadlock: nothing is lost or doubled, all jobs end."""
     cluster.sql(BREAK_OFF)
     try:
         files = [cluster.write(spec(f"m42-{n}", "echo once")) for n in range(12)]
         ids = [int(cluster.json("submit", file)["results"][0]["job"]) for file in files]
-        until(lambda: cluster.sql("select count(*) from job where state = 'SUCCEEDED' and attempt = 1 "
-                                  "and id = any(%s)", ids) == [(12,)], cluster.log)
+        until(lambda: cluster.sql("select count(*) from job where state = 'SUCCEEDED' and "
+                                  "attempt = 1 and id = any(%s)", ids) == [(12,)], cluster.log)
         assert cluster.sql("select last_value > 16 from break_off_tries") == [(True,)]
         assert cluster.sql("select count(*) from job where name like 'm42-%%'") == [(12,)]
         assert all(cluster.output(job) == b"once\n" for job in ids)

@@ -1,5 +1,5 @@
-"""Disks that are full: of the agent's state, and of the vault. Nothing ends that need not, nothing is
-lost without a count, and once there is room all goes on by itself."""
+"""Disks that are full: of the agent's state, and of the vault. Nothing ends that need not, nothing
+is lost without a count, and once there is room all goes on by itself."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ VAULT_MIB = 16
 
 @pytest.fixture(scope="module")
 def cluster():
-    """The state directory of n1 and the vault are small, in a mount namespace of the daemon's own."""
+    """The state directory of n1 and the vault are small, in a mount namespace of the daemon."""
     def prepare(it):
         for path, mode in (("", 0o711), ("agents", 0o711), ("agents/n1", 0o711),
                            ("vault", 0o711)):
@@ -35,7 +35,7 @@ def cluster():
 
 
 class full:
-    """Every byte below the directory (as the daemon sees it) is taken, until the end of the block."""
+    """Every byte below the directory (as the daemon sees it) is taken, inside the block."""
 
     def __init__(self, cluster, below):
         self.path = pathlib.Path(f"/proc/{cluster.daemon.pid}/root{cluster.dir}/{below}/filler")

@@ -25,7 +25,8 @@ umask = os.umask(0)
 print(json.dumps({
     "uid": os.getresuid(), "gid": os.getresgid(), "groups": os.getgroups(), "umask": umask,
     "limits": {name: resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in names},
-    "env": dict(os.environ), "cwd": os.getcwd(), "fds": sorted(map(int, os.listdir("/proc/self/fd"))),
+    "env": dict(os.environ), "cwd": os.getcwd(),
+    "fds": sorted(map(int, os.listdir("/proc/self/fd"))),
     "leader": os.getsid(0) == os.getpid(), "blocked": int(status["SigBlk"], 16),
     "ignored": int(status["SigIgn"], 16), "caps": int(status["CapEff"], 16)}))
 """
