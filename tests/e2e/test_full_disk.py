@@ -131,7 +131,7 @@ def test_an_exit_on_a_full_disk_is_known(cluster):
     assert cluster.run(spec("after", ["/bin/true"], workers=4))
 
 
-def test_an_agent_that_restarts_on_a_full_disk_takes_its_workers_up(cluster):
+def test_an_agent_restarts_on_a_full_disk(cluster):
     job = cluster.submit(spec("kept", "echo up; sleep 600", workers=2))
     pids = cluster.running(job, 2)
     with full(cluster, "agents/n1"):
@@ -198,7 +198,7 @@ def test_m53_full_vault(cluster):
     assert "No space left" in said, said[-2000:]
 
 
-def test_a_worker_killed_while_the_vault_is_full_resumes_from_what_is_whole(cluster):
+def test_a_kill_while_the_vault_is_full_resumes_from_what_is_whole(cluster):
     flag, job = saves(cluster, "vault-kill", restart={"budget": 1, "backoff_ms": 20})
     until(lambda: committed(cluster, job), lambda: cluster.tell(job))
     pid = cluster.running(job, 1)["w", 0]
