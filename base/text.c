@@ -161,7 +161,7 @@ void text_cut(char *text, size_t max)
 
 size_t text_distance(const char *a, const char *b, size_t limit)
 {
-    size_t row[TEXT_DISTANCE_LONGEST + 1];
+    size_t rows[3][TEXT_DISTANCE_LONGEST + 1];
     size_t a_len = strlen(a), b_len = strlen(b);
 
     if ((a_len > b_len ? a_len - b_len : b_len - a_len) > limit)
@@ -169,17 +169,18 @@ size_t text_distance(const char *a, const char *b, size_t limit)
     if (b_len > TEXT_DISTANCE_LONGEST || a_len > TEXT_DISTANCE_LONGEST)
         return strcmp(a, b) == 0 ? 0 : limit + 1;
     for (size_t j = 0; j <= b_len; j++)
-        row[j] = j;
+        rows[0][j] = j;
     for (size_t i = 1; i <= a_len; i++) {
-        size_t diagonal = row[0];
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *higher = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= b_len; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+            size_t change = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = least(change, least(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least(row[j], higher[j - 2] + 1);
         }
     }
-    return least(row[b_len], limit + 1);
+    return least(rows[a_len % 3][b_len], limit + 1);
 }
 
 const char *text_nearest(const char *word, const char *const *names, size_t count)

@@ -29,7 +29,8 @@ bool text_is_utf8(const char *bytes,
                   size_t len); /* strict: no overlong forms, no surrogates, no NUL */
 /* Cuts it to at most max bytes, never inside a character. */
 void text_cut(char *text, size_t max);
-/* Levenshtein distance, capped: returns limit + 1 when larger. For "did you mean". */
+/* How many characters differ, are missing or too many, or changed places with the next; capped:
+ * returns limit + 1 when larger. For "did you mean". */
 size_t text_distance(const char *a, const char *b, size_t limit);
 /* The nearest of names within a third of its length (at least 1), or NULL. */
 const char *text_nearest(const char *word, const char *const *names, size_t count);

@@ -117,8 +117,10 @@ static int list(struct listing *listing)
     else
         for (size_t i = 0; i < reply->n_events; i++)
             put_event(listing, reply->events[i]);
+    if (reply->n_events == 0 && listing->job != 0)
+        code = job_arg_check(listing->connect, listing->job);
     protobuf_c_message_free_unpacked(&reply->base, NULL);
-    return VERB_OK;
+    return code;
 }
 
 static int run(const void *arg, int argc, char **argv)

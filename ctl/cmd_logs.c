@@ -35,6 +35,7 @@ struct reading {
     int64_t job, offset; /* offset: of the next byte wanted; negative: from the end */
     uint32_t attempt;
     bool closed, broken; /* the log is complete; stdout takes no more */
+    bool any;            /* something was written */
 };
 
 static bool take_piece(void *arg, const ProtobufCMessage *message)
@@ -42,6 +43,7 @@ static bool take_piece(void *arg, const ProtobufCMessage *message)
     struct reading *reading = arg;
     const Pb__LogsReply *reply = (const Pb__LogsReply *)message;
     if (reply->data.len > 0) {
+        reading->any = true;
         reading->broken = fwrite(reply->data.data, 1, reply->data.len, stdout) != reply->data.len ||
                           fflush(stdout) != 0;
         reading->offset = reply->offset + (int64_t)reply->data.len;
@@ -82,7 +84,7 @@ static int look(struct reading *reading, bool *ended, uint32_t *attempt)
     if (code != VERB_OK)
         return code;
     if (reply->n_jobs == 0) {
-        output_error("job %lld is not known", (long long)reading->job);
+        output_error("no job %lld", (long long)reading->job);
         code = VERB_REFUSED;
     } else {
         *ended = job_state_ended(reply->jobs[0]->state);
@@ -190,6 +192,10 @@ static int run(const void *arg, int argc, char **argv)
     code = job_arg_find(connect, argv[0], true, &reading.job);
     if (code == VERB_OK)
         code = read_all(&reading);
+    if (code == VERB_OK && !reading.any && !config->follow)
+        fprintf(stderr, "attempt %u: rank %u wrote nothing to %s (%s)\n", reading.attempt,
+                (unsigned)config->rank, config->is_stderr ? "stderr" : "stdout",
+                config->is_stderr ? "without --stderr: stdout" : "--stderr shows the other");
     connect_close(connect);
     return code;
 }

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 struct config {
     struct connect_flags connect;
@@ -183,6 +184,47 @@ static int follow(struct asking *asking, enum output_format format)
     return code;
 }
 
+/* Nothing came for these names: what does the job have? */
+static int say_missing(struct asking *asking)
+{
+    struct asking all = *asking;
+    Pb__MetricsReply *reply;
+    struct text list;
+    all.names_count = 0;
+    int code = ask(&all, &reply);
+    if (code != VERB_OK)
+        return code;
+    if (reply->n_series == 0) {
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+        return job_arg_check(asking->connect, asking->job);
+    }
+    const char **names = mem_array(reply->n_series, sizeof(*names));
+    size_t count = 0;
+    text_init(&list, 600);
+    for (size_t i = 0; i < reply->n_series; i++) {
+        if (count > 0 && strcmp(names[count - 1], reply->series[i]->name) == 0)
+            continue; /* of another rank: they are sorted by name */
+        names[count++] = reply->series[i]->name;
+        text_addf(&list, "%s%s", count > 1 ? ", " : "", names[count - 1]);
+    }
+    const char *near = text_nearest(asking->names[0], names, count);
+    output_error("job %" PRId64 " has no points of '%s', but of %s%s%s%s", asking->job,
+                 asking->names[0], text_get(&list), near ? "; did you mean '" : "",
+                 near ? near : "", near ? "'?" : "");
+    text_fini(&list);
+    mem_free(names);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return VERB_REFUSED;
+}
+
+static int say_empty(struct asking *asking)
+{
+    bool narrowed = asking->config->attempt || *asking->config->role || asking->config->rank > 0 ||
+                    asking->after_step >= 0;
+    return asking->names_count > 0 && !narrowed ? say_missing(asking)
+                                                : job_arg_check(asking->connect, asking->job);
+}
+
 static int run(const void *arg, int argc, char **argv)
 {
     const struct config *config = arg;
@@ -203,7 +245,12 @@ static int run(const void *arg, int argc, char **argv)
     if (code == VERB_OK && config->follow) {
         code = follow(&asking, format);
     } else if (code == VERB_OK && (code = ask(&asking, &reply)) == VERB_OK) {
-        print(config, format, reply);
+        if (reply->n_series > 0 || format != OUTPUT_TABLE)
+            print(config, format, reply);
+        if (reply->n_series == 0)
+            code = say_empty(&asking);
+        if (reply->n_series == 0 && code == VERB_OK && format == OUTPUT_TABLE)
+            output_text("", "no points yet");
         protobuf_c_message_free_unpacked(&reply->base, NULL);
     }
     connect_close(connect);

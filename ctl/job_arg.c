@@ -131,6 +131,26 @@ static int find_by_start(struct connect *connect, const char *word, bool newest_
     return code;
 }
 
+int job_arg_check(struct connect *connect, int64_t id)
+{
+    Pb__ListJobsRequest request = PB__LIST_JOBS_REQUEST__INIT;
+    Pb__JobFilter filter = PB__JOB_FILTER__INIT;
+    Pb__ListJobsReply *reply;
+    filter.ids = &id;
+    filter.n_ids = 1;
+    request.filter = &filter;
+    request.has_brief = request.brief = 1;
+    int code = connect_ask(connect, "ListJobs", &request.base, (ProtobufCMessage **)&reply);
+    if (code != VERB_OK)
+        return code;
+    if (reply->n_jobs == 0) {
+        output_error("no job %lld", (long long)id);
+        code = VERB_REFUSED;
+    }
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return code;
+}
+
 int job_arg_find(struct connect *connect, const char *word, bool newest_ok, int64_t *id)
 {
     Pb__ListJobsReply *reply;

@@ -194,9 +194,27 @@ static void serve_relay_closed(void *arg, struct rpc_call *call)
 
 /* --- where the log is */
 
+/* What the attempt has, for who asked for something else. */
+static void serve_relay_no_place(struct serve_relay *relay, const Pb__Attempt *attempt)
+{
+    char text[400];
+    size_t used = 0;
+
+    used += (size_t)snprintf(text, sizeof(text), "attempt %u has no %.63s rank %u; it has",
+                             attempt->number, relay->role, relay->rank);
+    for (size_t i = 0; i < attempt->n_places && used < sizeof(text); i++) {
+        const Pb__WorkerPlace *place = attempt->places[i];
+        bool last = i + 1 == attempt->n_places || attempt->places[i + 1]->rank == 0;
+        if (place->role && last)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, " %.63s 0..%u", place->role,
+                                     place->rank);
+    }
+    serve_relay_end(relay, STATUS_NOT_FOUND, text);
+}
+
 static void serve_relay_place(struct serve_relay *relay, const Pb__Attempt *attempt)
 {
-    for (size_t i = 0; attempt && i < attempt->n_places; i++) {
+    for (size_t i = 0; i < attempt->n_places; i++) {
         const Pb__WorkerPlace *place = attempt->places[i];
         if (place->rank != relay->rank || !place->role || !place->node)
             continue;
@@ -207,7 +225,7 @@ static void serve_relay_place(struct serve_relay *relay, const Pb__Attempt *atte
         serve_relay_ask(relay);
         return;
     }
-    serve_relay_end(relay, STATUS_NOT_FOUND, "this attempt has no such role or rank");
+    serve_relay_no_place(relay, attempt);
 }
 
 static void serve_relay_show(struct serve_relay *relay, const Pb__ShowJobReply *show)
@@ -225,7 +243,10 @@ static void serve_relay_show(struct serve_relay *relay, const Pb__ShowJobReply *
             serve_relay_place(relay, show->attempts[i]);
             return;
         }
-    serve_relay_end(relay, STATUS_NOT_FOUND, "the job has no such attempt");
+    char text[100];
+    snprintf(text, sizeof(text), "job %lld has no attempt %u; its last is %u",
+             (long long)relay->job, relay->attempt, show->job->attempt);
+    serve_relay_end(relay, STATUS_NOT_FOUND, text);
 }
 
 static void serve_relay_found(void *arg, enum status st, const struct error *err,

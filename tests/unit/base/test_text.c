@@ -103,12 +103,15 @@ static void a_cut_keeps_characters_whole(void **state)
     assert_string_equal(text, "");
 }
 
-static void distance_is_levenshteins(void **state)
+static void distance_counts_typing_mistakes(void **state)
 {
     (void)state;
     assert_int_equal(text_distance("kitten", "sitting", 9), 3);
     assert_int_equal(text_distance("", "abc", 9), 3);
     assert_int_equal(text_distance("abc", "abc", 0), 0);
+    assert_int_equal(text_distance("shwo", "show", 9), 1); /* two changed places */
+    assert_int_equal(text_distance("hswo", "show", 9), 2);
+    assert_int_equal(text_distance("ca", "abc", 9), 3);
     assert_int_equal(text_distance("kitten", "sitting", 2), 3); /* capped: limit + 1 */
     assert_int_equal(text_distance("a", "abcdefgh", 2), 3);
 }
@@ -191,7 +194,7 @@ int main(void)
         cmocka_unit_test(take_empties_the_buffer),
         cmocka_unit_test(utf8_is_strict),
         cmocka_unit_test(a_cut_keeps_characters_whole),
-        cmocka_unit_test(distance_is_levenshteins),
+        cmocka_unit_test(distance_counts_typing_mistakes),
         cmocka_unit_test(nearest_is_near),
         cmocka_unit_test(numbers_are_whole_and_in_range),
         cmocka_unit_test(hex_goes_both_ways),

@@ -23,6 +23,7 @@ static void typos_are_answered(void **state)
     (void)state;
     assert_string_equal(verb_nearest("submti"), "submit");
     assert_string_equal(verb_nearest("job"), "jobs");
+    assert_string_equal(verb_nearest("shwo"), "show");
     assert_null(verb_nearest("frobnicate"));
 }
 
