@@ -22,6 +22,7 @@ struct follow {
     int64_t seq; /* resume token: of the last event seen */
     int64_t said_ms;
     char *said; /* the last line of numbers */
+    uint32_t said_attempt;
     double loss;
     bool has_loss, tty, colour, line_shown;
     Pb__Job *last;      /* newest row of the job */
@@ -72,7 +73,7 @@ static void put_line(struct follow *follow, const char *line)
     fflush(stdout);
 }
 
-/* Without a terminal: only what differs from the last line, and not too often. */
+/* Without a terminal: only what differs from the last line, and not too often within an attempt. */
 static void show_numbers(struct follow *follow)
 {
     struct text line;
@@ -82,13 +83,14 @@ static void show_numbers(struct follow *follow)
         return;
     text_init(&line, 0);
     progress_line(job, "loss", follow->loss, follow->has_loss, &line);
-    bool fresh = !follow->said ||
-                 (strcmp(follow->said, text_get(&line)) != 0 && now - follow->said_ms >= LINE_MS);
+    bool waited = now - follow->said_ms >= LINE_MS || follow->said_attempt != job->attempt;
+    bool fresh = !follow->said || (strcmp(follow->said, text_get(&line)) != 0 && waited);
     if (follow->tty || fresh) {
         put_line(follow, text_get(&line));
         mem_free(follow->said);
         follow->said = text_take(&line);
         follow->said_ms = now;
+        follow->said_attempt = job->attempt;
     }
     text_fini(&line);
 }
@@ -266,6 +268,21 @@ static void poll_job(void *arg)
 
 /* --- the whole */
 
+/* The last points may be stored after the end was told. */
+static void look_again(struct follow *follow)
+{
+    Pb__ShowJobRequest request = PB__SHOW_JOB_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    request.has_job = 1;
+    request.job = follow->job;
+    if (connect_call(follow->connect, "ShowJob", &request.base, &reply, NULL) != STATUS_OK)
+        return;
+    const Pb__ShowJobReply *show = (const Pb__ShowJobReply *)reply;
+    if (show->job && job_state_ended(show->job->state))
+        keep_job(follow, show->job);
+    protobuf_c_message_free_unpacked(reply, NULL);
+}
+
 static void say_end(struct follow *follow)
 {
     const Pb__Job *job = follow->last;
@@ -320,6 +337,13 @@ int progress_follow(struct connect *connect, int64_t job)
     if (failed) {
         code = connect_fail(connect, follow.err.code, follow.err.text);
     } else {
+        int64_t before;
+        unsigned looks = 0;
+        do { /* until they stand still */
+            before = follow.last->step;
+            connect_pause(2);
+            look_again(&follow);
+        } while (follow.last->step != before && ++looks < 5);
         say_end(&follow);
         code = follow.last->state == PB__JOB__STATE__SUCCEEDED ? VERB_OK : VERB_NEGATIVE;
     }
