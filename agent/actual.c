@@ -1,6 +1,7 @@
 /* actual.c - see actual.h. */
 #include "agent/actual.h"
 #include "agent/exit_class.h"
+#include "agent/gang.h"
 #include "agent/save.h"
 #include "agent/worker.h"
 #include "base/list.h"
@@ -111,6 +112,7 @@ void actual_whole(struct actual *actual)
 {
     actual->connected = actual->whole = actual->outbox = true;
     clear_gone(actual);
+    gangs_connected(actual->agent->gangs);
     wake(actual);
 }
 
@@ -189,6 +191,11 @@ static void describe(const struct worker *worker, Pb__ActualWorker *out)
         describe_end(worker, out);
 }
 
+void actual_describe(const struct worker *worker, Pb__ActualWorker *out)
+{
+    describe(worker, out);
+}
+
 static void add_workers(struct actual *actual, Pb__ActualReport *report)
 {
     struct agent *agent = actual->agent;
@@ -230,6 +237,7 @@ static void actual_flush(void *arg)
     report.has_revision_seen = true;
     report.revision_seen = agent->revision;
     add_workers(actual, &report);
+    gangs_fill(agent->gangs, &report);
     bool more = actual->outbox && saves_fill(agent->saves, &report);
     if (actual->devices) {
         const Pb__NodeInventory *inventory = actual_inventory(actual);
@@ -241,6 +249,7 @@ static void actual_flush(void *arg)
     uint64_t seq = link_report(agent->link, &report);
     free_workers(&report);
     saves_sent(agent->saves, &report, seq);
+    gangs_sent(agent->gangs, &report, seq);
     if (seq == 0)
         return;
     actual->whole = actual->devices = false;

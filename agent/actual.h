@@ -13,7 +13,10 @@ void actual_mark(struct actual *actual, const char *tag); /* this worker's entry
 void actual_mark_outbox(struct actual *actual);           /* a save, a seal or a delete did */
 void actual_mark_devices(struct actual *actual);
 void actual_gone(struct actual *actual, const Pb__WorkerKey *key); /* let go of, nothing is left */
-void actual_whole(struct actual *actual);                          /* just connected */
+/* What is said of a worker; a loan of its texts. */
+struct worker;
+void actual_describe(const struct worker *worker, Pb__ActualWorker *out);
+void actual_whole(struct actual *actual); /* just connected */
 void actual_down(struct actual *actual);
 /* Devices of a worker that cannot be removed are given to nobody: count +1, or -1 when it is. */
 void actual_quarantine(struct actual *actual, const Pb__Launch *launch, int change);

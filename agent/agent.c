@@ -8,6 +8,7 @@
 #include "agent/desired.h"
 #include "agent/ended.h"
 #include "agent/error_file.h"
+#include "agent/gang.h"
 #include "agent/hub.h"
 #include "agent/logs.h"
 #include "agent/save.h"
@@ -256,6 +257,7 @@ static void agent_watch(void *arg)
     struct agent *agent = arg;
     loop_timer_set(agent->watch_timer, WATCH_US);
     worker_watch_tick(agent);
+    gangs_tick(agent->gangs);
 }
 
 static void agent_ready(void *arg)
@@ -282,10 +284,15 @@ static void agent_failed(struct agent *agent, const struct error *err)
         agent->options.failed(agent->options.arg, err);
 }
 
-static void agent_adopted(struct agent *agent)
+static void agent_gangs_loaded(struct agent *agent)
 {
     agent->ready_until_us = loop_now_us(agent->loop) + READY_US_MAX;
     loop_timer_set(agent->ready_timer, 0);
+}
+
+static void agent_adopted(struct agent *agent)
+{
+    gangs_load(agent->gangs, agent_gangs_loaded);
 }
 
 /* Names found at the start, kept while the spool loads. */
@@ -433,6 +440,7 @@ static void make_parts(struct agent *agent)
     agent->codes = code_cache_create(agent, code);
     agent->logs = logs_create(agent);
     agent->ended = ended_create(agent);
+    agent->gangs = gangs_create(agent);
     agent->spares = spares_create(agent->loop, agent->files, spare, agent->config->spares);
 }
 
@@ -512,6 +520,7 @@ void agent_destroy(struct agent *agent)
     link_destroy(agent->link);
     logs_destroy(agent->logs);
     ended_destroy(agent->ended);
+    gangs_destroy(agent->gangs);
     spares_destroy(agent->spares);
     code_cache_destroy(agent->codes);
     saves_destroy(agent->saves);

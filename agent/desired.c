@@ -1,6 +1,7 @@
 /* desired.c - see desired.h. */
 #include "agent/desired.h"
 #include "agent/actual.h"
+#include "agent/gang.h"
 #include "agent/save.h"
 #include "agent/worker.h"
 #include "base/log.h"
@@ -9,21 +10,34 @@
 
 #define WORKERS_MAX 8192u
 
-/* The newest word; what was sent once per connection and is left out now is kept. */
+/* The newest word; what was sent once per connection and is left out now is kept. So is the launch
+ * of a later incarnation, which is this agent's own. */
 static void take_word(struct worker *worker, const Pb__DesiredWorker *said)
 {
     Pb__DesiredWorker *fresh = (Pb__DesiredWorker *)message_copy(&said->base);
     Pb__DesiredWorker *old = worker->desired;
-    if (!fresh->launch && old) {
+    bool own = old->launch && old->key->incarnation > 1;
+    if (!fresh->launch || own) {
+        Pb__Launch *other = fresh->launch;
         fresh->launch = old->launch;
-        old->launch = NULL;
+        old->launch = other;
     }
     fresh->key->has_incarnation = true;
-    if (fresh->key->incarnation == 0)
-        fresh->key->incarnation = 1;
+    fresh->key->incarnation = old->key->incarnation;
     worker->desired = fresh;
-    if (old)
-        pb__desired_worker__free_unpacked(old, NULL);
+    gangs_newest(worker, old->newest);
+    pb__desired_worker__free_unpacked(old, NULL);
+}
+
+/* The daemon names attempts; which incarnation of one lives here is this agent's knowledge. */
+static struct worker *find(struct agent *agent, const Pb__DesiredWorker *said, Pb__WorkerKey *key,
+                           char tag[SPOOL_TAG_MAX])
+{
+    *key = said->key ? *said->key : (Pb__WorkerKey)PB__WORKER_KEY__INIT;
+    if (key->incarnation == 0)
+        key->incarnation = gangs_incarnation(agent->gangs, key);
+    key->has_incarnation = true;
+    return worker_tag(key, tag) ? worker_find(agent, tag) : NULL;
 }
 
 static enum worker_want want_of(const Pb__DesiredWorker *said)
@@ -46,12 +60,12 @@ static void mark_all(struct agent *agent)
         worker->mentioned = false;
 }
 
-static void apply_unmentioned(struct agent *agent)
+static void apply_unmentioned(struct agent *agent, uint64_t heard_seq)
 {
     size_t at = 0;
     struct worker *worker;
     while ((worker = map_next(agent->workers, &at))) {
-        if (worker->mentioned)
+        if (worker->mentioned || gangs_untold(agent->gangs, worker, heard_seq))
             continue;
         if (worker->want != WORKER_WANT_NOTHING)
             log_info("worker.unwanted", log_str("worker", worker->tag));
@@ -63,17 +77,20 @@ static void apply_unmentioned(struct agent *agent)
 static void apply_one(struct agent *agent, const Pb__DesiredWorker *said)
 {
     char tag[SPOOL_TAG_MAX];
-    if (!worker_tag(said->key, tag)) {
-        log_error("desired.key", log_int("job", said->key ? said->key->job : 0));
+    Pb__WorkerKey key;
+    struct worker *worker = find(agent, said, &key, tag);
+    if (!worker && !worker_tag(&key, tag)) {
+        log_error("desired.key", log_int("job", key.job));
         return;
     }
-    struct worker *worker = worker_find(agent, tag);
     if (worker && worker->leaving)
         return; /* it has ended; when it is away the daemon's wish is met anew */
     if (!worker) {
         if (map_count(agent->workers) >= WORKERS_MAX)
             return;
-        worker = worker_create(agent, tag, said, 0);
+        Pb__DesiredWorker wish = *said;
+        wish.key = &key;
+        worker = worker_create(agent, tag, &wish, 0);
     } else {
         take_word(worker, said);
     }
@@ -90,11 +107,11 @@ void desired_apply(struct agent *agent, const Pb__Desired *desired)
     mark_all(agent);
     for (size_t i = 0; i < desired->n_workers; i++)
         apply_one(agent, desired->workers[i]);
-    apply_unmentioned(agent);
+    apply_unmentioned(agent, desired->heard_seq);
     for (size_t i = 0; i < desired->n_workers; i++) { /* rank 0 of each gang is known by now */
         char tag[SPOOL_TAG_MAX];
-        struct worker *worker =
-            worker_tag(desired->workers[i]->key, tag) ? worker_find(agent, tag) : NULL;
+        Pb__WorkerKey key;
+        struct worker *worker = find(agent, desired->workers[i], &key, tag);
         if (worker)
             worker_apply_want(worker);
     }

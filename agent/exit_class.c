@@ -74,7 +74,8 @@ Pb__Reason__Code exit_class_decide(const struct exit_facts *facts)
     default:
         break;
     }
-    bool asked = facts->cause == EXIT_CAUSE_STOP || facts->cause == EXIT_CAUSE_KILL;
+    bool asked = facts->cause == EXIT_CAUSE_STOP || facts->cause == EXIT_CAUSE_KILL ||
+                 facts->cause == EXIT_CAUSE_PEER;
     if (asked && facts->never_ran)
         return CLASS(ASKED);
     if (facts->code == 0 && facts->signal == 0)

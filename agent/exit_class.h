@@ -13,6 +13,8 @@ enum exit_cause { /* what this agent did, or could not do, before the end */
                   EXIT_CAUSE_RESUME, /* the checkpoint to resume from is not good */
                   EXIT_CAUSE_SHIM,
                   EXIT_CAUSE_REBOOT,
+                  EXIT_CAUSE_PEER, /* stopped by its agent: another rank of its gang had failed */
+                  EXIT_CAUSE_COUNT,
 };
 struct exit_facts {
     enum exit_cause cause;

@@ -26,6 +26,7 @@ struct agent {
     struct code_cache *codes;
     struct logs *logs;
     struct ended *ended;
+    struct gangs *gangs;
     struct spares *spares;
     struct map *workers;    /* tag -> struct worker, in the order they came */
     struct map *users;      /* name -> struct user */

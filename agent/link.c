@@ -34,6 +34,7 @@ struct link {
     size_t held_count;
     uint64_t seq, lease_ms, heartbeat_ms;
     int64_t heard_us, retry_us;
+    int64_t unacked_us; /* a report waits for its acknowledgement since; 0: none does */
     struct loop_timer *retry, *beat, *bulk_retry;
 };
 
@@ -105,6 +106,15 @@ bool link_is_up(const struct link *link)
 int64_t link_silent_us(const struct link *link)
 {
     return link->control == STREAM_UP ? 0 : loop_now_us(link->options.loop) - link->heard_us;
+}
+
+int64_t link_leaderless_us(const struct link *link)
+{
+    int64_t now = loop_now_us(link->options.loop);
+
+    if (link->control != STREAM_UP)
+        return now - link->heard_us;
+    return link->unacked_us ? now - link->unacked_us : 0;
 }
 
 uint64_t link_lease_ms(const struct link *link)
@@ -212,6 +222,7 @@ static void take_welcome(struct link *link, const Pb__Welcome *welcome)
     if (welcome->control_seq > link->seq)
         link->seq = welcome->control_seq;
     link->control = STREAM_UP;
+    link->unacked_us = 0;
     link->retry_us = RETRY_US_MIN;
     loop_timer_stop(link->retry);
     loop_timer_set(link->beat, (int64_t)link->heartbeat_ms * 1000);
@@ -238,6 +249,8 @@ static void obey(struct link *link, const Pb__AgentDown *message)
         take_welcome(link, message->welcome);
     if (link->control != STREAM_UP)
         return;
+    if (message->has_ack_seq)
+        link->unacked_us = message->ack_seq >= link->seq ? 0 : loop_now_us(link->options.loop);
     if (message->has_ack_seq)
         events->acked(link->options.arg, message->ack_seq);
     if (message->desired)
@@ -390,6 +403,8 @@ uint64_t link_report(struct link *link, Pb__ActualReport *report)
     up.has_term = true;
     up.term = link->term_durable;
     up.report = report;
+    if (!link->unacked_us)
+        link->unacked_us = loop_now_us(link->options.loop);
     (void)link->options.uplink->ops->control(link->options.uplink, &up);
     return up.seq;
 }

@@ -40,6 +40,9 @@ void link_start(struct link *link);
 bool link_is_up(const struct link *link);
 /* How long the daemon has not been heard of; 0 while the stream is up. */
 int64_t link_silent_us(const struct link *link);
+/* How long no leader has answered: silent, or connected and acknowledging nothing, as a daemon
+ * whose database is away. */
+int64_t link_leaderless_us(const struct link *link);
 uint64_t link_lease_ms(const struct link *link); /* as last welcomed; 15 s before that */
 uint64_t link_term(const struct link *link);
 /* Numbers and sends it. 0: the stream is down, nothing was sent. */

@@ -1,6 +1,7 @@
 /* logs.c - see logs.h. */
 #include "agent/logs.h"
 #include "agent/ended.h"
+#include "agent/gang.h"
 #include "agent/worker.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -84,16 +85,9 @@ static bool find_dir(struct logs *logs, const Pb__WorkerKey *key, char *out, siz
     char tag[SPOOL_TAG_MAX];
     struct agent *agent = logs->agent;
     Pb__WorkerKey probe = *key;
-    const struct worker *found = NULL;
-    for (uint32_t i = key->incarnation ? key->incarnation : 1; i < 1000; i++) {
-        probe.incarnation = i;
-        const struct worker *worker = worker_tag(&probe, tag) ? worker_find(agent, tag) : NULL;
-        if (!worker)
-            break;
-        found = worker;
-        if (key->incarnation)
-            break;
-    }
+    if (key->incarnation == 0)
+        probe.incarnation = gangs_incarnation(agent->gangs, key);
+    const struct worker *found = worker_tag(&probe, tag) ? worker_find(agent, tag) : NULL;
     if (found) {
         *ended = worker_is_final(found);
         return snprintf(out, cap, "%s", found->dir) < (int)cap;

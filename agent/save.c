@@ -249,7 +249,8 @@ static struct save *save_create(struct saves *saves, const struct worker *worker
     save->samples = samples;
     (void)snprintf(save->vault_name, sizeof(save->vault_name), "%s", name);
     (void)snprintf(save->vault, sizeof(save->vault), "%s", vault);
-    vault_checkpoint_path(key->job, step, key->attempt, save->path, sizeof(save->path));
+    vault_checkpoint_path(key, step, save->path, sizeof(save->path));
+    save->made_us = loop_now_us(saves->agent->loop);
     list_add_last(&saves->saves, &save->node);
     return save;
 }
@@ -282,7 +283,7 @@ static void ask_dir(struct saves *saves, struct worker *worker, uint64_t connect
                "this node has no vault of that name", NULL);
         return;
     }
-    vault_checkpoint_path(key->job, ask->step, key->attempt, path, sizeof(path));
+    vault_checkpoint_path(key, ask->step, path, sizeof(path));
     struct op *op = op_create(saves, NULL, worker->tag);
     struct vault_job *job =
         vault_job_create(VAULT_JOB_PART_CREATE, vault, path, key->role, key->rank);
@@ -455,6 +456,20 @@ void saves_adopt(struct saves *saves, struct worker *worker, char *const *names,
 }
 
 /* --- reports */
+
+int64_t saves_waiting_since(const struct saves *saves, const Pb__WorkerKey *key)
+{
+    int64_t since = 0;
+    LIST_EACH((struct list *)(uintptr_t)&saves->saves, node)
+    {
+        const struct save *save = LIST_ITEM(node, struct save, node);
+        if (save->key->job == key->job && save->key->attempt == key->attempt &&
+            save->key->incarnation == key->incarnation && !save->error &&
+            (!since || save->made_us < since))
+            since = save->made_us;
+    }
+    return since;
+}
 
 static void fill_staged(struct save *save)
 {

@@ -26,6 +26,9 @@ void saves_adopt(struct saves *saves, struct worker *worker, char *const *names,
 void saves_verify(struct saves *saves, const char *vault, const char *path, const char *digest,
                   void (*done)(void *arg, enum status st, const struct error *err), void *arg);
 
+/* When the oldest save of that incarnation of the gang was made that the daemon does not know of;
+ * 0: there is none. */
+int64_t saves_waiting_since(const struct saves *saves, const Pb__WorkerKey *key);
 void saves_desired(struct saves *saves, const Pb__Desired *desired);
 /* Adds entries that are not on their way to a report. True: more wait. */
 bool saves_fill(struct saves *saves, Pb__ActualReport *report);

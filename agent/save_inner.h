@@ -10,6 +10,7 @@ struct save { /* one rank's part, from the commit to the daemon's acknowledgemen
     char tag[SPOOL_TAG_MAX];
     Pb__WorkerKey *key;
     int64_t step, samples; /* samples -1: not said */
+    int64_t made_us;
     char vault_name[256], vault[1024], path[256];
     char *source; /* of a program without the SDK: where it wrote */
     enum save_state { SAVE_WORKING, SAVE_STAGED } state;

@@ -1,6 +1,7 @@
 /* worker.c - see worker.h. */
 #include "agent/worker.h"
 #include "agent/actual.h"
+#include "agent/claim.h"
 #include "agent/code.h"
 #include "agent/worker_part.h"
 #include "base/log.h"
@@ -61,6 +62,16 @@ static int64_t attempt_start(struct agent *agent, const Pb__WorkerKey *key)
         if (other->desired->key->job == key->job && other->desired->key->attempt == key->attempt)
             return other->start_us;
     return loop_now_us(agent->loop);
+}
+
+char *worker_attempt_dir(const struct worker *worker, const char *vault)
+{
+    const Pb__WorkerKey *key = worker->desired->key;
+    char incarnation[16] = "";
+    if (key->incarnation > 1)
+        (void)snprintf(incarnation, sizeof(incarnation), ".%u", key->incarnation);
+    return mem_printf("%s/job-%" PRId64 "/attempt-%u%s", vault, key->job, key->attempt,
+                      incarnation);
 }
 
 static void worker_timer(void *arg)
@@ -239,7 +250,7 @@ void worker_apply_want(struct worker *worker)
         return; /* taken up again: its launcher tells soon what it is */
     switch (worker->want) {
     case WORKER_WANT_RUN:
-        if (untouched)
+        if (untouched && claim_is_free(worker)) /* else the next tick asks again */
             worker_event(worker, WORKER_EV_BEGIN);
         break;
     case WORKER_WANT_STOP:
@@ -266,7 +277,10 @@ void worker_apply_want(struct worker *worker)
 void worker_apply_gate(struct worker *worker)
 {
     struct gate_answer before = worker->gate;
-    gate_apply(worker->page, worker->desired->gate, &worker->gate);
+    const Pb__Gate *gate = worker->desired->gate;
+    if (gate && gate->has_incarnation && gate->incarnation != worker->desired->key->incarnation)
+        return; /* asked of workers that are no more */
+    gate_apply(worker->page, gate, &worker->gate);
     if (before.number != worker->gate.number || before.phase != worker->gate.phase ||
         before.step != worker->gate.step)
         actual_mark(worker->agent->actual, worker->tag);

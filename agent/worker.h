@@ -85,6 +85,7 @@ void worker_blame(struct worker *worker, enum exit_cause cause, const char *text
 /* Does what the daemon wants, as far as the state allows; called again at each change. */
 void worker_apply_want(struct worker *worker);
 void worker_apply_gate(struct worker *worker);
+char *worker_attempt_dir(const struct worker *worker, const char *vault); /* see vault_watch.h */
 bool worker_is_final(const struct worker *worker);
 bool worker_is_listed(const struct worker *worker); /* part of the actual set */
 launcher_fn worker_launcher_fn(void);

@@ -19,7 +19,7 @@ struct adoption {
     char tag[SPOOL_TAG_MAX];
     void (*done)(struct agent *agent);
 };
-enum adopt_step { ADOPT_LAUNCH, ADOPT_START, ADOPT_VERDICT, ADOPT_LIST };
+enum adopt_step { ADOPT_LAUNCH, ADOPT_START, ADOPT_VERDICT, ADOPT_NEWEST, ADOPT_LIST };
 
 /* "<job>.<attempt>.<role>.<rank>.<incarnation>", read from both ends: a role may hold dots. */
 static bool parse_tag(const char *tag, Pb__WorkerKey *key, char role[SPOOL_TAG_MAX])
@@ -80,10 +80,22 @@ static void adopt_verdict(struct worker *worker, const struct files_step *step)
         return;
     char *text = NULL;
     long cause = strtol(step->bytes, &text, 10);
-    if (cause <= EXIT_CAUSE_NONE || cause > EXIT_CAUSE_REBOOT)
+    if (cause <= EXIT_CAUSE_NONE || cause >= EXIT_CAUSE_COUNT)
         return;
     worker->cause = (enum exit_cause)cause;
     worker->cause_text = mem_strdup(text && *text == ' ' ? text + 1 : "");
+}
+
+/* Newer than what the launch said. */
+static void adopt_newest(struct worker *worker, const struct files_step *step)
+{
+    Pb__ResumePoint *newest =
+        step->len ? pb__resume_point__unpack(NULL, step->len, step->bytes) : NULL;
+    if (!newest)
+        return;
+    if (worker->desired->newest)
+        pb__resume_point__free_unpacked(worker->desired->newest, NULL);
+    worker->desired->newest = newest;
 }
 
 static void adopt_code(struct worker *worker)
@@ -105,8 +117,7 @@ static void adopt_paths(struct worker *worker)
     struct tail_key tail = {key->job, key->attempt, key->rank, key->incarnation, key->role};
     if (launch && launch->checkpoint && launch->checkpoint->watch &&
         saves_vault(worker->agent->saves, launch->vault, vault, sizeof(vault)))
-        worker->attempt_dir =
-            mem_printf("%s/job-%" PRId64 "/attempt-%u", vault, key->job, key->attempt);
+        worker->attempt_dir = worker_attempt_dir(worker, vault);
     spool_source_add(worker->agent->spool, worker->tag, &tail, reports);
     spool_kick(worker->agent->spool, worker->tag);
 }
@@ -179,6 +190,7 @@ static void adopt_one(struct agent *agent, const char *tag, const struct files_b
     log_info("worker.adopt", log_str("worker", tag), log_int("rebooted", vanished));
     adopt_user(worker, uid, gid, name);
     adopt_verdict(worker, &batch->steps[ADOPT_VERDICT]);
+    adopt_newest(worker, &batch->steps[ADOPT_NEWEST]);
     adopt_paths(worker);
     saves_adopt(agent->saves, worker, batch->steps[ADOPT_LIST].names,
                 batch->steps[ADOPT_LIST].names_count);
@@ -212,7 +224,7 @@ static void adopt_done(void *arg, enum status st, const struct error *err,
 void worker_adopt_all(struct agent *agent, char *const *names, size_t count,
                       void (*done)(struct agent *agent))
 {
-    static const char *const files[] = {"launch", "start", "verdict"};
+    static const char *const files[] = {"launch", "start", "verdict", "newest"};
     agent->adopting = 1;
     for (size_t i = 0; i < count; i++) {
         if (strlen(names[i]) >= SPOOL_TAG_MAX)

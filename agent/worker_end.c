@@ -4,6 +4,7 @@
 #include "agent/code.h"
 #include "agent/ended.h"
 #include "agent/error_file.h"
+#include "agent/gang.h"
 #include "agent/save.h"
 #include "agent/worker_part.h"
 #include "base/log.h"
@@ -191,12 +192,14 @@ static void worker_moved(void *arg, enum status st, const struct error *err,
         ended_add(worker->agent->ended, worker->tag);
     actual_gone(worker->agent->actual, worker->desired->key);
     saves_forget(worker->agent->saves, worker->tag);
+    gangs_left(worker->agent->gangs, worker);
     worker_destroy(worker);
 }
 
 void worker_end_left(struct worker *worker)
 {
-    static const char *const names[] = {"launch", "verdict", "reports", "start", "tmp", "request"};
+    static const char *const names[] = {"launch", "verdict", "reports", "start",
+                                        "tmp",    "request", "newest"};
     struct agent *agent = worker->agent;
     struct files_batch *batch = files_batch_create();
     SCOPED_TEXT char *to = mem_printf("%s/%s", agent->ended_dir, worker->tag);

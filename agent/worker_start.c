@@ -241,7 +241,7 @@ static void add_attempt_dir(struct files_batch *batch, struct worker *worker)
         return;
     SCOPED_TEXT char *job = mem_printf("%s/job-%" PRId64, vault, key->job);
     mem_free(worker->attempt_dir);
-    worker->attempt_dir = mem_printf("%s/attempt-%u", job, key->attempt);
+    worker->attempt_dir = worker_attempt_dir(worker, vault);
     (void)files_dir(batch, job, 0755);
     own(files_dir(batch, worker->attempt_dir, 0755), worker->user);
 }
@@ -365,7 +365,8 @@ static const struct worker *rank_zero(const struct worker *worker)
     const struct worker *other;
     while ((other = map_next(worker->agent->workers, &at))) {
         const Pb__WorkerKey *its = other->desired->key;
-        if (its->job == key->job && its->attempt == key->attempt && its->rank == 0 &&
+        if (its->job == key->job && its->attempt == key->attempt &&
+            its->incarnation == key->incarnation && its->rank == 0 &&
             strcmp(its->role, key->role) == 0)
             return other;
     }

@@ -128,6 +128,8 @@ void worker_watch_tick(struct agent *agent)
     struct worker *worker;
     agent->watch_ticks++;
     while ((worker = map_next(agent->workers, &at))) {
+        if (worker->state == PB__ACTUAL_WORKER__STATE__PENDING && worker->want == WORKER_WANT_RUN)
+            worker_apply_want(worker);
         if (!is_alive(worker))
             continue;
         look_at_page(worker, now);

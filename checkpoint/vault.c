@@ -18,9 +18,14 @@
 
 #define TOMBSTONE_NAME "deleted"
 
-void vault_checkpoint_path(int64_t job, int64_t step, uint32_t attempt, char *out, size_t cap)
+void vault_checkpoint_path(const Pb__WorkerKey *key, int64_t step, char *out, size_t cap)
 {
-    (void)snprintf(out, cap, "job-%" PRId64 "/step-%" PRId64 ".%" PRIu32, job, step, attempt);
+    char incarnation[16] = "";
+
+    if (key->incarnation > 1)
+        (void)snprintf(incarnation, sizeof(incarnation), ".%" PRIu32, key->incarnation);
+    (void)snprintf(out, cap, "job-%" PRId64 "/step-%" PRId64 ".%" PRIu32 "%s", key->job, step,
+                   key->attempt, incarnation);
 }
 
 /* "<role>-<rank>", or STATUS_INVALID. */

@@ -10,8 +10,9 @@
 #include "base/text.h"
 #include "proto/pb.h"
 
-/* "job-7/step-120.3" (relative to the vault). */
-void vault_checkpoint_path(int64_t job, int64_t step, uint32_t attempt, char *out, size_t cap);
+/* "job-7/step-120.3" (relative to the vault); of a later incarnation of attempt 3
+ * "job-7/step-120.3.2": none writes where another has written. */
+void vault_checkpoint_path(const Pb__WorkerKey *key, int64_t step, char *out, size_t cap);
 /* Makes <vault>/<path>/<role>-<rank> for a worker to write into, owned by uid:gid (-1: leave);
  * parents synced. The part is empty, whatever an earlier torn save left; STATUS_EXISTS once the
  * checkpoint is sealed. Path in out. */

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "daemon/gate.h"
 #include "daemon/node.h"
+#include "daemon/restart.h"
 #include "daemon/save.h"
 
 #define PLACE_MESSAGE_MAX 500 /* a row holds one for each of up to 100,000 places */
@@ -166,12 +167,24 @@ struct attempt *attempt_create(struct job *job, const struct plan_entry *entry,
     row->placed_us = loop_wall_us(hub->loop);
     row->resume_checkpoint = resume ? save_view(resume)->id : 0;
     fill_places(job, row, entry, nodes);
+    restart_grant(job, row);
     fill_ports(job, row, entry, nodes);
     struct attempt *attempt = attempt_new(job);
     draft_add_take(&hub->drafts, &attempt->entry, &row->base);
     attempt_live_reset(job);
     node_residents_add(job);
     return attempt;
+}
+
+uint32_t attempt_incarnation(const Pb__Attempt *row)
+{
+    return row->incarnation ? row->incarnation : 1;
+}
+
+int64_t attempt_resume(const Pb__Attempt *row)
+{
+    return row->n_restarts ? row->restarts[row->n_restarts - 1]->resume_checkpoint
+                           : row->resume_checkpoint;
 }
 
 bool attempt_is_open(const struct job *job)

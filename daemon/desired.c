@@ -4,6 +4,7 @@
 #include "daemon/gate.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
+#include "daemon/restart.h"
 #include "daemon/save.h"
 
 #define ARENA_MAX ((size_t)256 << 20)
@@ -99,10 +100,8 @@ static void fill_master(const struct fill *fill, Pb__Launch *launch)
     launch->master_port = fill->role_index < row->n_ports ? row->ports[fill->role_index] : 0;
 }
 
-static Pb__ResumePoint *fill_resume(const struct fill *fill)
+static Pb__ResumePoint *fill_resume(const struct fill *fill, const struct save *save)
 {
-    const struct save *save =
-        map_get(fill->job->hub->saves, (uint64_t)fill->attempt->resume_checkpoint);
     const Pb__Checkpoint *row = save ? (const Pb__Checkpoint *)save->entry.row : NULL;
 
     if (!row)
@@ -154,7 +153,9 @@ static Pb__Launch *fill_launch(const struct fill *fill)
         arena_printf(fill->arena, "rondo-%lld.%u", fill->attempt->job, fill->attempt->number);
     launch->checkpoint = spec->checkpoint;
     launch->phases = spec->phases;
-    launch->resume = fill_resume(fill);
+    launch->resume = fill_resume(
+        fill, map_get(fill->job->hub->saves, (uint64_t)fill->attempt->resume_checkpoint));
+    launch->allowance = restart_allowance(fill->job, fill->arena);
     launch->vault = spec->checkpoint && spec->checkpoint->vault && *spec->checkpoint->vault
                         ? spec->checkpoint->vault
                         : (char *)(uintptr_t)fill->job->hub->options.default_vault;
@@ -193,6 +194,8 @@ static Pb__DesiredWorker *fill_worker(struct node *node, const struct fill *fill
     Pb__Gate *gate = arena_alloc(fill->arena, sizeof(*gate));
     if (gate_fill(fill->job, gate))
         worker->gate = gate;
+    if (restart_is_allowed(fill->attempt))
+        worker->newest = fill_resume(fill, save_resume(fill->job));
     node_key_text(key, text, sizeof(text));
     if (!map_get_text(node->launched, text)) {
         map_put_text(node->launched, text, node);
@@ -247,7 +250,8 @@ static void desired_send(struct node *node)
     for (struct job *job; (job = map_next(node->residents, &at));)
         fill_job(node, job, &desired, arena);
     save_fill_desired(node, &desired, arena);
-    desired.has_revision = true;
+    desired.has_revision = desired.has_heard_seq = true;
+    desired.heard_seq = node->seq_turn;
     desired.revision = ++node->revision;
     down.has_term = true;
     down.term = node->hub->term;

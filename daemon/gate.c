@@ -77,6 +77,8 @@ static void gate_ask(struct job *job, int kind)
     row->gate_number++;
     row->gate_step = step_ahead(job, kind);
     row->gate_kind = (Pb__Gate__Kind)kind;
+    row->has_gate_incarnation = true;
+    row->gate_incarnation = attempt_incarnation(row);
     row->has_gate_phase = true;
     row->gate_phase = PB__GATE__PHASE__PREPARE;
     if (kind == PB__GATE__KIND__SAVE) {
@@ -191,6 +193,16 @@ static void gate_count(struct job *job)
         gate_decide(job, PB__GATE__PHASE__ARM);
 }
 
+void gate_restarted(struct job *job)
+{
+    Pb__Attempt *row = (Pb__Attempt *)draft_edit(&job->hub->drafts, &job->attempt->entry);
+
+    if (row->gate_number)
+        row->gate_phase = PB__GATE__PHASE__DROP;
+    row->save_gate_step = 0;
+    gate_schedule(job);
+}
+
 void gate_review(struct job *job)
 {
     if (attempt_view(job->attempt)->gate_phase == PB__GATE__PHASE__PREPARE)
@@ -215,5 +227,7 @@ bool gate_fill(const struct job *job, Pb__Gate *out)
     out->kind = row->gate_kind;
     out->phase = row->gate_phase;
     out->step = row->gate_step;
+    out->has_incarnation = true;
+    out->incarnation = row->gate_incarnation ? row->gate_incarnation : 1;
     return true;
 }

@@ -12,8 +12,9 @@
 
 void gate_schedule(struct job *job); /* sets job->save_at_us by the checkpoint policy */
 void gate_save_due(struct job *job);
-bool gate_stop(struct job *job);                     /* false: some rank does not use the SDK */
-void gate_review(struct job *job);                   /* answers may be complete */
+bool gate_stop(struct job *job);      /* false: some rank does not use the SDK */
+void gate_review(struct job *job);    /* answers may be complete */
+void gate_restarted(struct job *job); /* a new incarnation of the gang knows of no question */
 void gate_place_ends(struct job *job, size_t place); /* before it is marked so */
 /* What to send to a worker of the job; false: none. */
 bool gate_fill(const struct job *job, Pb__Gate *out);

@@ -80,6 +80,7 @@ struct node {
     bool heard_whole;   /* a whole report came on this connection */
     bool whole_news;
     struct list staged, sealed, deleted; /* reports of saves not yet worked in */
+    struct list gangs;                   /* of restarts in place */
     struct list news;                    /* in hub->news */
     struct list in_turn;                 /* in hub->turn_nodes */
     uint64_t seq_turn;                   /* heard when the turn in flight looked */
@@ -100,7 +101,8 @@ struct node {
     Pb__ActualReport *devices; /* last word on their health */
     bool lost_due;             /* the lease ran out */
     bool inventory_changed;
-    Pb__Hello *hello; /* not yet worked in */
+    Pb__Hello *hello;   /* not yet answered */
+    bool hello_in_turn; /* a turn has looked at it: the one that settles next answers it */
     struct list bulk,
         bulk_flying; /* struct reports_item: waiting, and in the transaction in flight */
     size_t bulk_points;

@@ -6,6 +6,7 @@
 #include "daemon/gate.h"
 #include "daemon/job_queue.h"
 #include "daemon/node.h"
+#include "daemon/restart.h"
 #include "daemon/save.h"
 #include "daemon/turn.h"
 #include "daemon/watch.h"
@@ -96,33 +97,6 @@ static void job_must(struct job *job, enum job_event event, Pb__Reason__Code cod
 }
 
 /* --- what a failure costs */
-static bool is_charged(Pb__Reason__Code code)
-{
-    switch ((int)code) {
-    case PB__REASON__CODE__PORT_CLASH:
-    case PB__REASON__CODE__NODE_LOST:
-    case PB__REASON__CODE__PREEMPTED:
-    case PB__REASON__CODE__START_TIMEOUT:
-    case PB__REASON__CODE__CHECKPOINT_ERROR:
-    case PB__REASON__CODE__DEVICE_FAULT:
-    case PB__REASON__CODE__SHIM_LOST:
-    case PB__REASON__CODE__NODE_EXHAUSTED:
-    case PB__REASON__CODE__ASKED:
-        return false;
-    default:
-        return true;
-    }
-}
-
-static uint64_t backoff_ms(const Pb__Restart *restart, uint32_t failures)
-{
-    uint64_t ms = restart->backoff_ms;
-
-    for (uint32_t i = 1; i < failures && ms < restart->backoff_ms_max; i++)
-        ms *= 2;
-    return ms < restart->backoff_ms_max ? ms : restart->backoff_ms_max;
-}
-
 static void set_not_before(struct job *job, uint64_t ms)
 {
     Pb__Job *row = job_edit(job);
@@ -142,17 +116,17 @@ static void plan_after_break(struct job *job, Pb__Reason__Code code)
     row->next = PB__JOB__NEXT__REQUEUE;
     if (code == PB__REASON__CODE__TIME_LIMIT) {
         row->next = PB__JOB__NEXT__END_FAILED;
-    } else if (is_charged(code)) {
+    } else if (restart_is_charged(code)) {
         if (row->restarts_used >= restart->budget)
             row->next = PB__JOB__NEXT__END_FAILED;
         else
-            set_not_before(job, backoff_ms(restart, ++row->restarts_used));
+            set_not_before(job, restart_backoff_ms(restart, ++row->restarts_used));
     } else { /* free of charge, but never in a tight loop */
         if (job->running_us && loop_now_us(job->hub->loop) - job->running_us >= STEADY_US)
             row->launch_failures = 0;
         row->launch_failures++;
         set_not_before(job, code == PB__REASON__CODE__START_TIMEOUT || row->launch_failures > 2
-                                ? backoff_ms(restart, row->launch_failures)
+                                ? restart_backoff_ms(restart, row->launch_failures)
                                 : 0);
     }
 }
@@ -331,7 +305,7 @@ static void job_gone(struct job *job)
     switch ((int)row->next) {
     case PB__JOB__NEXT__END_FAILED:
         snprintf(text, sizeof(text), "%.300s%s", why ? why : "",
-                 row->spec->restart->budget && is_charged(code) &&
+                 row->spec->restart->budget && restart_is_charged(code) &&
                          code != PB__REASON__CODE__TIME_LIMIT
                      ? " (restart budget used up)"
                      : "");

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "daemon/attempt.h"
 #include "daemon/job.h"
+#include "daemon/restart.h"
 #include "daemon/save.h"
 #include "daemon/session.h"
 #include "daemon/turn.h"
@@ -36,6 +37,7 @@ static struct node *node_new(struct hub *hub, const char *name)
     list_init(&node->staged);
     list_init(&node->sealed);
     list_init(&node->deleted);
+    list_init(&node->gangs);
     list_init(&node->news);
     list_init(&node->in_turn);
     list_init(&node->bulk);
@@ -280,7 +282,8 @@ static void worker_run(struct node *node, const Pb__ActualWorker *said)
         return;
     const Pb__Attempt *row = attempt_view(job->attempt);
     long place = attempt_place(row, said->key->role, said->key->rank);
-    if (place < 0 || strcmp(row->places[place]->node, node_view(node)->name) != 0)
+    if (place < 0 || strcmp(row->places[place]->node, node_view(node)->name) != 0 ||
+        said->key->incarnation != attempt_incarnation(row))
         return;
     struct live *live = &job->live[place];
     live->up |= said->state == PB__ACTUAL_WORKER__STATE__RUNNING || has_run(said);
@@ -340,6 +343,7 @@ static void actual_run(struct node *node)
 void node_run(struct node *node)
 {
     node->seq_turn = node->seq_heard;
+    node->hello_in_turn = node->hello != NULL;
     if (node->hello)
         hello_run(node);
     if (!node->entry.row && !node->entry.draft)
@@ -356,6 +360,7 @@ void node_run(struct node *node)
     node->lost_due = false;
     if (node->devices_news)
         session_devices_run(node);
+    restart_run(node);      /* before what the new incarnations and the old ones say is judged */
     save_run_reports(node); /* first: a save that is whole keeps its job from ending without it */
     actual_run(node);
     node->hub->pass_needed |= node->stale_seen;
@@ -367,6 +372,7 @@ void node_settle(struct node *node, bool committed)
     if (!committed)
         return;
     save_drop_reports(node, node->seq_turn);
+    session_notes_drop(&node->gangs, node->seq_turn);
     session_drop_tracebacks(node); /* the one to be shown is in its job's row now */
     session_settle(node);
 }

@@ -166,6 +166,7 @@ static void progress(struct hub *hub, const Pb__ReportBatch *batch)
 
     if (!job || !job->attempt || !batch->n_reports || batch->rank != 0 ||
         attempt_view(job->attempt)->number != batch->attempt ||
+        batch->incarnation < attempt_incarnation(attempt_view(job->attempt)) ||
         strcmp(job_view(job)->spec->roles[0]->name, batch->role) != 0)
         return;
     const Pb__Report *last = batch->reports[batch->n_reports - 1];

@@ -184,14 +184,25 @@ bool save_in_flight(const struct job *job)
     return false;
 }
 
-bool save_is_whole(const struct job *job, int64_t step)
+static uint32_t incarnation_of(const Pb__Checkpoint *row)
+{
+    return row->incarnation ? row->incarnation : 1;
+}
+
+/* Written by the workers that run now? */
+static bool is_of_now(const struct job *job, const Pb__Checkpoint *row)
 {
     const Pb__Attempt *attempt = attempt_view(job->attempt);
 
+    return row->attempt == attempt->number && incarnation_of(row) == attempt_incarnation(attempt);
+}
+
+bool save_is_whole(const struct job *job, int64_t step)
+{
     LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
     {
         const Pb__Checkpoint *row = save_view(LIST_ITEM(item, struct save, node));
-        if (row->attempt == attempt->number && row->step >= step &&
+        if (is_of_now(job, row) && row->step >= step &&
             (row->n_parts >= row->parts_expected || row->state == S(TORN)))
             return true;
     }
@@ -209,12 +220,15 @@ bool save_has_chore(const struct job *job)
 }
 
 /* --- staged parts */
-static struct save *save_find(struct job *job, uint32_t attempt, int64_t step)
+static struct save *save_find(struct job *job, const Pb__WorkerKey *key, int64_t step)
 {
+    uint32_t incarnation = key->incarnation ? key->incarnation : 1;
+
     LIST_EACH(&job->saves, item)
     {
         struct save *save = LIST_ITEM(item, struct save, node);
-        if (save_view(save)->attempt == attempt && save_view(save)->step == step)
+        const Pb__Checkpoint *row = save_view(save);
+        if (row->attempt == key->attempt && row->step == step && incarnation_of(row) == incarnation)
             return save;
     }
     return NULL;
@@ -246,13 +260,15 @@ static struct save *save_create(struct job *job, const Pb__ActualStaged *staged)
     row->id = save->id;
     row->job = staged->key->job;
     row->attempt = staged->key->attempt;
+    row->has_incarnation = true;
+    row->incarnation = staged->key->incarnation ? staged->key->incarnation : 1;
     row->step = staged->step;
     row->state = S(STAGED);
     row->world = world_size(job);
     bool one = policy && (policy->watch || /* looked for once, by the first worker's agent */
                           policy->writers == PB__CHECKPOINT_POLICY__WRITERS__RANK_ZERO);
     row->parts_expected = one ? 1 : row->world;
-    row->parent = attempt_view(job->attempt)->resume_checkpoint;
+    row->parent = attempt_resume(attempt_view(job->attempt));
     row->created_us = loop_wall_us(hub->loop);
     row->vault = mem_strdup(staged->vault);
     row->path = mem_strdup(staged->path);
@@ -287,6 +303,8 @@ static void add_part(struct save *save, const Pb__CheckpointPart *part)
     }
 }
 
+#define SUPERSEDED "its workers were restarted in place before it was committed"
+
 static void staged_run(struct node *node, const Pb__ActualStaged *staged)
 {
     struct job *job = staged->part && staged->vault && staged->path && staged->part->role
@@ -297,7 +315,7 @@ static void staged_run(struct node *node, const Pb__ActualStaged *staged)
         job = job_fenced(node->hub, staged->key);
     if (!job) /* an older attempt's, or the job is over: its files are swept with the attempt */
         return;
-    struct save *save = save_find(job, staged->key->attempt, staged->step);
+    struct save *save = save_find(job, staged->key, staged->step);
     if (staged->error) {
         if (!save)
             save = save_create(job, staged);
@@ -310,6 +328,8 @@ static void staged_run(struct node *node, const Pb__ActualStaged *staged)
     if (save_view(save)->state != S(STAGED) || part_known(save_view(save), staged->part))
         return;
     add_part(save, staged->part);
+    if (!is_of_now(job, save_view(save))) /* the part tells where to delete it */
+        save_set_state(save, S(TORN), SUPERSEDED);
 }
 
 /* --- sealed */
@@ -426,6 +446,16 @@ static void tear(struct job *job, bool whole_too, const char *why)
         const Pb__Checkpoint *row = save_view(save);
         if (row->state == S(STAGED) && (whole_too || row->n_parts < row->parts_expected))
             save_set_state(save, S(TORN), why);
+    }
+}
+
+void save_restarted(struct job *job)
+{
+    LIST_EACH(&job->saves, item)
+    {
+        struct save *save = LIST_ITEM(item, struct save, node);
+        if (save_view(save)->state == S(STAGED) && !is_of_now(job, save_view(save)))
+            save_set_state(save, S(TORN), SUPERSEDED);
     }
 }
 

@@ -16,7 +16,8 @@ bool save_is_whole(const struct job *job,
 void save_attempt_broken(
     struct job *job, Pb__Reason__Code code); /* a checkpoint that could not be loaded is DAMAGED */
 void save_give_up(struct job *job, const char *why); /* in flight too long: TORN */
-void save_job_ended(struct job *job);                /* unfinished ones are TORN */
+void save_restarted(struct job *job); /* what the incarnations before left uncommitted is TORN */
+void save_job_ended(struct job *job); /* unfinished ones are TORN */
 void save_attempt_ended(struct job *job); /* parts that can never become whole are TORN */
 int64_t save_wait_until(const struct job *job);
 void save_recount(struct hub *hub); /* derive the chores anew */

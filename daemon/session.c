@@ -114,6 +114,7 @@ void session_forget(struct node *node)
     session_notes_drop(&node->staged, UINT64_MAX);
     session_notes_drop(&node->sealed, UINT64_MAX);
     session_notes_drop(&node->deleted, UINT64_MAX);
+    session_notes_drop(&node->gangs, UINT64_MAX);
     reports_forget(node);
     if (node->hello)
         pb__hello__free_unpacked(node->hello, NULL);
@@ -188,7 +189,9 @@ void core_agent_hello(struct core *core, struct agent_link *link, const char *na
     snprintf(node->instance, sizeof(node->instance), "%s", hello->instance);
     node->hello = (Pb__Hello *)message_copy(&hello->base);
     node->heard_whole = node->whole_news = node->welcomed = false;
-    node->seq_heard = node->seq_acked = 0;
+    /* A turn in flight knows nothing of this connection: it must not answer it. */
+    node->seq_heard = node->seq_acked = node->seq_turn = 0;
+    node->hello_in_turn = false;
     map_destroy(node->launched);
     node->launched = map_create();
     node_heard(node);
@@ -223,7 +226,7 @@ static void merge_gone(struct node *node, const Pb__ActualReport *report)
         char key[128];
         node_key_text(report->gone[i], key, sizeof(key));
         struct actual *actual = map_get_text(node->actual, key);
-        if (actual)
+        if (actual && actual->said->key->incarnation <= report->gone[i]->incarnation)
             session_drop_actual(node, actual);
     }
 }
@@ -238,6 +241,8 @@ static void merge_report(struct node *node, uint64_t seq, const Pb__ActualReport
     for (size_t i = 0; i < report->n_workers; i++)
         merge_worker(node, report->workers[i]);
     merge_gone(node, report);
+    for (size_t i = 0; i < report->n_gangs; i++)
+        note_add(node, &node->gangs, seq, &report->gangs[i]->base);
     for (size_t i = 0; i < report->n_staged; i++)
         note_add(node, &node->staged, seq, &report->staged[i]->base);
     for (size_t i = 0; i < report->n_sealed; i++)
@@ -309,7 +314,7 @@ void session_settle(struct node *node)
     Pb__AgentDown down = PB__AGENT_DOWN__INIT;
     Pb__Welcome welcome = PB__WELCOME__INIT;
     struct hub *hub = node->hub;
-    bool first = node->hello != NULL;
+    bool first = node->hello && node->hello_in_turn;
 
     if (!node->link)
         return;

@@ -8,6 +8,7 @@
 #include "proto/text/job_check.h"
 #include "proto/text/text_format.h"
 #include "tests/sim/host_procs.h"
+#include "tests/sim/launched.h"
 #include "tests/sim/net.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,20 +23,20 @@ void cluster_reported(struct cluster *cluster, const char *key)
     map_put_text(cluster->reported, key, cluster);
 }
 
-void cluster_said(struct cluster *cluster, int64_t job, uint32_t attempt, int kind, int64_t step,
-                  bool yes)
+void cluster_said(struct cluster *cluster, const struct cluster_answer *answer)
 {
     char key[120];
 
-    snprintf(key, sizeof(key), "%" PRId64 ".%u.%d.%" PRId64, job, attempt, kind, step);
+    snprintf(key, sizeof(key), "%" PRId64 ".%u.%u.%d.%" PRId64, answer->job, answer->attempt,
+             answer->incarnation, answer->kind, answer->step);
     struct cluster_answer *known = map_get_text(cluster->answers, key);
     if (!known) {
         known = NEW(struct cluster_answer);
-        *known = (struct cluster_answer){job, step, attempt, kind, yes};
+        *known = *answer;
         map_put_text(cluster->answers, key, known);
-    } else if (known->yes != yes) {
+    } else if (known->yes != answer->yes) {
         sim_fail(cluster->sim, "job %" PRId64 " attempt %u: ranks disagree on %s at step %" PRId64,
-                 job, attempt, kind == 1 ? "save" : "stop", step);
+                 answer->job, answer->attempt, answer->kind == 1 ? "save" : "stop", answer->step);
     }
 }
 
@@ -79,6 +80,14 @@ static void daemon_start(void *arg)
     cluster->core_started = false;
     cluster->core = core_create(&options);
     core_start(cluster->core, daemon_started, cluster);
+}
+
+/* In a cluster that is lonely mostly for longer than a share of the lease. */
+static int64_t absence(struct cluster *cluster)
+{
+    bool longer = sim_chance(cluster->sim, cluster->lonely ? 800 : 100);
+
+    return sim_between(cluster->sim, 10000, longer ? 12000000 : 3000000);
 }
 
 static void daemon_kill(struct cluster *cluster)
@@ -153,7 +162,7 @@ static Pb__JobSpec *make_spec(const struct cluster_job *job)
     policy.every_s = (uint64_t)(job->steps % 3 == 0 ? 1 : 0);
     spec.restart = &restart;
     restart.has_budget = restart.has_backoff_ms = restart.has_backoff_ms_max = true;
-    restart.budget = 1000;
+    restart.budget = job->budget;
     restart.backoff_ms = 100;
     restart.backoff_ms_max = 2000;
     spec.has_grace_ms = true;
@@ -196,25 +205,45 @@ static void ignored(void *arg, enum status st, const struct error *err,
     (void)reply;
 }
 
+static void cancelled(void *arg, enum status st, const struct error *err,
+                      const ProtobufCMessage *reply)
+{
+    struct user_call *call = arg;
+
+    (void)err;
+    (void)reply;
+    call->job->stays_cancelled |= st == STATUS_OK;
+    mem_free(call);
+}
+
+static void cancel(struct cluster *cluster, struct cluster_job *job, char *id)
+{
+    Pb__CancelRequest request = PB__CANCEL_REQUEST__INIT;
+    struct user_call *call = NEW(struct user_call);
+
+    request.request_id = id;
+    request.has_job = true;
+    request.job = job->id;
+    call->cluster = cluster;
+    call->job = job;
+    job->cancelled = true;
+    sim_trace(cluster->sim, "user: cancels job %" PRId64, job->id);
+    core_call(cluster->core, "user/sim", &request.base, cancelled, call);
+}
+
 static void meddle(struct cluster *cluster)
 {
     struct cluster_job *job = &cluster->jobs[sim_below(cluster->sim, cluster->jobs_count)];
+    Pb__HoldRequest request = PB__HOLD_REQUEST__INIT;
     char id[48];
 
     if (!job->acknowledged || !cluster->core || !cluster->core_started)
         return;
     snprintf(id, sizeof(id), "meddle-%" PRIu64, sim_random(cluster->sim));
     if (sim_chance(cluster->sim, 300)) {
-        Pb__CancelRequest request = PB__CANCEL_REQUEST__INIT;
-        request.request_id = id;
-        request.has_job = true;
-        request.job = job->id;
-        job->cancelled = true;
-        sim_trace(cluster->sim, "user: cancels job %" PRId64, job->id);
-        core_call(cluster->core, "user/sim", &request.base, ignored, NULL);
+        cancel(cluster, job, id);
         return;
     }
-    Pb__HoldRequest request = PB__HOLD_REQUEST__INIT;
     request.request_id = id;
     request.has_job = request.has_release = true;
     request.job = job->id;
@@ -258,7 +287,7 @@ static void fault(void *arg)
     switch (sim_below(sim, 7)) {
     case 0:
         daemon_kill(cluster);
-        sim_after(sim, NULL, sim_between(sim, 10000, 3000000), daemon_start, cluster);
+        sim_after(sim, NULL, absence(cluster), daemon_start, cluster);
         break;
     case 1:
         host_agent_kill(host);
@@ -390,10 +419,12 @@ static void check_end(struct cluster *cluster)
 
     for (size_t i = 0; i < cluster->jobs_count; i++) {
         const Pb__Job *row = core_job(cluster->core, cluster->jobs[i].id);
-        if (row->state == PB__JOB__STATE__FAILED)
+        if (row->state == PB__JOB__STATE__FAILED && row->restarts_used < row->spec->restart->budget)
             sim_fail(cluster->sim, "job %" PRId64 " failed: %s", row->id, row->reason->text);
         if (row->state == PB__JOB__STATE__CANCELLED && !cluster->jobs[i].cancelled)
             sim_fail(cluster->sim, "job %" PRId64 " was cancelled by nobody", row->id);
+        if (row->state != PB__JOB__STATE__CANCELLED && cluster->jobs[i].stays_cancelled)
+            sim_fail(cluster->sim, "job %" PRId64 ": its cancel was acknowledged", row->id);
     }
     for (size_t i = 0; i < cluster->hosts_count; i++) {
         core_node_use(cluster->core, cluster->hosts[i]->name, &used, &workers);
@@ -401,6 +432,7 @@ static void check_end(struct cluster *cluster)
             sim_fail(cluster->sim, "%s: %u devices and %u workers are still counted",
                      cluster->hosts[i]->name, used, workers);
     }
+    launched_check_end(cluster);
     core_health(cluster->core, &health);
     if (health.drifts)
         sim_fail(cluster->sim, "use differed from a recount on %" PRIu64 " nodes", health.drifts);
@@ -442,8 +474,10 @@ static void cluster_init(struct cluster *cluster, uint64_t seed, const char *roo
     list_init(&cluster->launchers);
     cluster->answers = map_create();
     cluster->reported = map_create();
+    cluster->incarnations = map_create();
     cluster->db = sim_db_create(cluster->sim);
     log_set_sink(log_line, cluster);
+    cluster->lonely = sim_chance(cluster->sim, 300);
     sim_db_faults(cluster->db, (uint32_t)sim_below(cluster->sim, 30));
     snprintf(path, sizeof(path), "%s/vault", root);
     if (file_make_dirs(path, 0700, &err) != STATUS_OK)
@@ -470,8 +504,10 @@ static void make_jobs(struct cluster *cluster)
         struct user_call *call = NEW(struct user_call);
         snprintf(job->request_id, sizeof(job->request_id), "job-%zu-%" PRIu64, i,
                  sim_random(cluster->sim));
-        job->workers = 1 + (uint32_t)sim_below(cluster->sim, slots < 6 ? slots : 6);
-        job->steps = sim_between(cluster->sim, 1, 120);
+        uint32_t most = cluster->lonely ? 3 : 6;
+        job->workers = 1 + (uint32_t)sim_below(cluster->sim, slots < most ? slots : most);
+        job->steps = sim_between(cluster->sim, 1, cluster->lonely ? 500 : 120);
+        job->budget = sim_chance(cluster->sim, 300) ? (uint32_t)sim_below(cluster->sim, 8) : 1000;
         call->cluster = cluster;
         call->job = job;
         sim_after_owned(cluster->sim, NULL, sim_between(cluster->sim, 1000, 8000000), submit, call);
@@ -494,6 +530,7 @@ static void cluster_fini(struct cluster *cluster)
         mem_free(answer);
     map_destroy(cluster->answers);
     map_destroy(cluster->reported);
+    map_destroy(cluster->incarnations);
     sim_db_destroy(cluster->db);
     log_set_sink(NULL, NULL);
     sim_destroy(cluster->sim);

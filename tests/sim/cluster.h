@@ -12,12 +12,14 @@ struct cluster_job { /* what a user asked for */
     char request_id[48];
     int64_t id; /* 0: not acknowledged yet */
     bool acknowledged, submitted, cancelled;
+    bool stays_cancelled; /* the cancel was acknowledged */
     uint32_t workers;
     int64_t steps;
+    uint32_t budget; /* of relaunches; a small one may be used up */
 };
 struct cluster_answer { /* what ranks said at a step: must agree */
     int64_t job, step;
-    uint32_t attempt;
+    uint32_t attempt, incarnation;
     int kind, yes;
 };
 struct cluster {
@@ -34,16 +36,17 @@ struct cluster {
     uint32_t pids;
     struct cluster_job jobs[CLUSTER_JOBS_MAX];
     size_t jobs_count;
-    struct map *answers; /* "job.attempt.kind.step" -> struct cluster_answer */
+    struct map *answers; /* "job.attempt.incarnation.kind.step" -> struct cluster_answer */
     struct map
         *reported; /* "job.attempt.role.rank.incarnation.step" -> this: what workers have written */
-    bool calm;     /* faults have stopped */
-    uint64_t crashes, points;
+    struct map *incarnations; /* "job.attempt.incarnation" -> this: what was launched */
+    bool lonely;              /* a daemon that is often away, programs that often fail */
+    bool calm;                /* faults have stopped */
+    uint64_t crashes, points, restarts;
 };
 
 /* Runs one seed; true: nothing was broken. verbose: prints the trace also when all is well. */
 bool cluster_run(uint64_t seed, const char *root, bool verbose, uint64_t *hash);
 /* For programs. */
-void cluster_said(struct cluster *cluster, int64_t job, uint32_t attempt, int kind, int64_t step,
-                  bool yes);
+void cluster_said(struct cluster *cluster, const struct cluster_answer *answer);
 void cluster_reported(struct cluster *cluster, const char *key);

@@ -2,6 +2,7 @@
 #include "tests/sim/host_procs.h"
 #include "base/mem.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/launched.h"
 #include "tests/sim/program.h"
 #include <signal.h>
 #include <stdio.h>
@@ -149,6 +150,7 @@ static struct launcher_proc *launch(struct launcher *base, const struct launcher
     for (size_t i = 0; i < count; i++)
         proc->env[i] = mem_strdup(request->env[i]);
     proc->pid = (pid_t)(1000 + ++host->cluster->pids);
+    launched_check(proc);
     list_add_last(&host->procs, &proc->node);
     if (host_procs_alive(host) > host->slots)
         sim_fail(host->sim, "%s has %zu workers on %u slots", host->name, host_procs_alive(host),

@@ -243,6 +243,18 @@ static void after_gates(struct program *program, bool save)
     later(program, program->pace_us);
 }
 
+static void said(const struct program *program, int kind, int64_t step, enum gate_answer answer)
+{
+    struct cluster_answer one = {.job = program->job,
+                                 .step = step,
+                                 .attempt = program->attempt,
+                                 .incarnation =
+                                     (uint32_t)env_number(program->proc, ENV_INCARNATION, 1),
+                                 .kind = kind,
+                                 .yes = answer == GATE_YES};
+    cluster_said(program->proc->host->cluster, &one);
+}
+
 static void program_turn(void *arg)
 {
     struct program *program = arg;
@@ -254,7 +266,7 @@ static void program_turn(void *arg)
         finish(program);
         return;
     }
-    if (!cluster->calm && sim_chance(program->sim, 3)) {
+    if (!cluster->calm && sim_chance(program->sim, cluster->lonely ? 8 : 3)) {
         host_proc_exit(program->proc, 1, 0);
         return;
     }
@@ -265,8 +277,8 @@ static void program_turn(void *arg)
         later(program, 1000);
         return;
     }
-    cluster_said(cluster, program->job, program->attempt, 1, next, save == GATE_YES);
-    cluster_said(cluster, program->job, program->attempt, 2, next, stop == GATE_YES);
+    said(program, 1, next, save);
+    said(program, 2, next, stop);
     program->step = next;
     program->stops = stop == GATE_YES;
     after_gates(program, save == GATE_YES || (program->every && next % program->every == 0));

@@ -130,7 +130,7 @@ static void node_close(struct agent_link *link, const char *why)
 
 static const struct agent_link_ops node_ops = {node_control, node_bulk, node_close};
 
-static void node_hello(struct rig_node *node)
+void rig_node_hello(struct rig_node *node)
 {
     Pb__Hello hello = PB__HELLO__INIT;
     Pb__NodeInventory inventory = PB__NODE_INVENTORY__INIT;
@@ -165,7 +165,15 @@ static void node_hello(struct rig_node *node)
     hello.inventory = &inventory;
     node->connected = true;
     node->closed = false;
+    node->seq = 0;
+    node->link.node = NULL;
     core_agent_hello(node->rig->core, &node->link, node->name, &hello);
+    rig_run(node->rig, 1);
+}
+
+static void node_hello(struct rig_node *node)
+{
+    rig_node_hello(node);
     Pb__AgentUp up = PB__AGENT_UP__INIT;
     Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
     up.has_seq = true;
@@ -211,8 +219,6 @@ void rig_node_leave(struct rig_node *node)
 
 void rig_node_rejoin(struct rig_node *node)
 {
-    node->seq = 0;
-    node->link.node = NULL;
     node_hello(node);
 }
 

@@ -47,6 +47,7 @@ void rig_live(struct rig *rig, int64_t ms); /* the same, while connected agents 
 struct rig_node *rig_node_join(struct rig *rig, const char *name, uint32_t cpu_slots);
 void rig_node_leave(struct rig_node *node);  /* connection lost */
 void rig_node_rejoin(struct rig_node *node); /* same agent; says whole=true with nothing */
+void rig_node_hello(struct rig_node *node);  /* the same, and says nothing yet */
 /* The agent says of a worker that the core desires; report is whole when the first after a join. */
 void rig_say(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
              Pb__ActualWorker__State state, int exit_code);

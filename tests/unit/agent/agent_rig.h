@@ -51,6 +51,7 @@ struct rig {
     char sealed[65];
     int64_t deleted;
     size_t gone;
+    Pb__ActualGang *gang; /* last one that was told of */
     Pb__Device__Health device_health;
     struct text points; /* "step samples\n" for each report, in order of arrival */
     size_t reports, batches;
@@ -109,6 +110,11 @@ static inline void rig_take_report(struct rig *rig, const Pb__ActualReport *repo
                  report->sealed[i]->manifest_digest ? report->sealed[i]->manifest_digest
                                                     : "failed");
     rig->gone += report->n_gone;
+    for (size_t i = 0; i < report->n_gangs; i++) {
+        if (rig->gang)
+            pb__actual_gang__free_unpacked(rig->gang, NULL);
+        rig->gang = (Pb__ActualGang *)message_copy(&report->gangs[i]->base);
+    }
     if (report->n_devices)
         rig->device_health = report->devices[0]->health;
     for (size_t i = 0; i < report->n_deleted; i++)
@@ -156,6 +162,8 @@ static inline void rig_say_desired(struct rig *rig)
     Pb__AgentDown down = PB__AGENT_DOWN__INIT;
     rig->desired.has_revision = true;
     rig->desired.revision = ++rig->revision;
+    rig->desired.has_heard_seq = true;
+    rig->desired.heard_seq = rig->control_seq;
     rig->desired.workers = rig->wanted;
     down.desired = &rig->desired;
     if (rig->open[UPLINK_CONTROL])
@@ -181,11 +189,13 @@ static inline void rig_answer_control(struct rig *rig, const Pb__AgentUp *up)
     assert_true(up->seq > rig->control_seq);
     rig->control_seq = up->seq;
     rig_take_report(rig, up->report);
-    if (!rig->deaf) {
-        down.has_ack_seq = true;
-        down.ack_seq = up->seq;
-        rig_say(rig, &down);
-    }
+    if (rig->deaf)
+        return;
+    down.has_ack_seq = true;
+    down.ack_seq = up->seq;
+    rig_say(rig, &down);
+    if (up->report->n_gangs)
+        rig_say_desired(rig);
 }
 
 static inline void rig_answer_bulk(struct rig *rig, const Pb__BulkUp *up)
@@ -475,6 +485,8 @@ static inline void rig_destroy(struct rig *rig)
         pb__desired_worker__free_unpacked(rig->wanted[i], NULL);
     if (rig->staged)
         pb__actual_staged__free_unpacked(rig->staged, NULL);
+    if (rig->gang)
+        pb__actual_gang__free_unpacked(rig->gang, NULL);
     if (rig->chunk)
         pb__log_chunk__free_unpacked(rig->chunk, NULL);
     text_fini(&rig->points);
@@ -505,14 +517,15 @@ static inline Pb__DesiredWorker *rig_want(struct rig *rig, const char *mode, con
 {
     struct text problems;
     ProtobufCMessage *message = NULL;
-    SCOPED_TEXT char *yaml =
-        mem_printf("key: {job: 7, role: trainer, rank: %zu, attempt: 1}\n"
-                   "want: RUN\n"
-                   "launch:\n"
-                   "  command: [%s, --worker, %s]\n"
-                   "  world: 1\n  local_world: 1\n  master_addr: 127.0.0.1\n  master_port: 29500\n"
-                   "  run_id: 7.1\n  vault: main\n  resources: {device: cpu}\n  devices: [0]\n%s",
-                   rig->desired.n_workers, rig->self, mode, more ? more : "");
+    SCOPED_TEXT char *yaml = mem_printf(
+        "key: {job: 7, role: trainer, rank: %zu, attempt: 1}\n"
+        "want: RUN\n"
+        "launch:\n"
+        "  command: [%s, --worker, %s]\n"
+        "  world: 1\n  local_world: 1\n  master_addr: 127.0.0.1\n  master_port: 29500\n"
+        "  run_id: 7.1\n  vault: main\n  resources: {device: cpu}\n"
+        "  devices: [%zu]\n%s",
+        rig->desired.n_workers, rig->self, mode, rig->desired.n_workers, more ? more : "");
     text_init(&problems, 0);
     if (text_format_parse("wish", yaml, strlen(yaml), &pb__desired_worker__descriptor, &message,
                           &problems) != STATUS_OK)

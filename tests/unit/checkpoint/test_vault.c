@@ -99,8 +99,15 @@ static void paths_name_job_step_and_attempt(void **state)
 {
     char path[64];
     (void)state;
-    vault_checkpoint_path(7, 120, 3, path, sizeof path);
+    Pb__WorkerKey key = PB__WORKER_KEY__INIT;
+    key.job = 7;
+    key.attempt = 3;
+    key.incarnation = 1;
+    vault_checkpoint_path(&key, 120, path, sizeof path);
     assert_string_equal(path, STEP);
+    key.incarnation = 2;
+    vault_checkpoint_path(&key, 120, path, sizeof path);
+    assert_string_equal(path, STEP ".2");
 }
 
 static void part_lists_its_files_in_order(void **state)
