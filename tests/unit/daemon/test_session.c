@@ -109,7 +109,10 @@ static void m20_late_news_of_an_earlier_incarnation_is_dropped(void **state)
     rig_init(&rig, 1);
     struct rig_node *node = rig_node_join(&rig, "n1", 2);
     int64_t job = rig_submit(&rig, 1, NULL);
-    key = *node->desired->workers[0]->key;
+    key.has_job = key.has_attempt = true;
+    key.job = job;
+    key.role = (char *)(uintptr_t) "main";
+    key.attempt = 1;
     key.has_incarnation = worker.has_state = worker.has_exit_code = up.has_seq = true;
     worker.key = &key;
     report.workers = list;

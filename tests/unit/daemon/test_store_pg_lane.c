@@ -39,6 +39,35 @@ static void m42_a_migration_is_applied_whole_or_not_at_all(void **state)
     rig_close(&rig);
 }
 
+/* M42: nor is one applied that is not written down: it would be applied again. */
+static void m42_a_migration_and_its_row_are_one(void **state)
+{
+    struct rig rig;
+    char numbers[64];
+
+    (void)state;
+    rig_make_schema(&rig, "unwritten");
+    mem_free(test_sql(rig.conninfo, "create table schema_migration (number int primary key check "
+                                    "(number <> 2), name text not null, applied_at timestamptz "
+                                    "not null default now())"));
+    rig_create(&rig, "one", 0);
+    rig_lead_start(&rig);
+    test_wait(&rig.led);
+    assert_int_not_equal(rig.lead_st, STATUS_OK);
+    rig_close(&rig);
+    SCOPED_TEXT char *tables = test_sql(rig.conninfo, "select count(*) from pg_tables where "
+                                                      "schemaname = 'unwritten' and tablename in "
+                                                      "('job', 'metric_series')");
+    assert_string_equal(tables, "1");
+    assert_string_equal(applied(&rig, numbers, sizeof(numbers)), "1");
+    mem_free(test_sql(rig.conninfo, "alter table schema_migration drop constraint "
+                                    "schema_migration_number_check"));
+    rig_create(&rig, "one", 0);
+    rig_lead(&rig);
+    assert_string_equal(applied(&rig, numbers, sizeof(numbers)), "1,2,3");
+    rig_close(&rig);
+}
+
 /* M42: daemons that start together on an empty database: one migrates, all others wait for it. */
 static void m42_one_migrator_at_a_time(void **state)
 {
@@ -115,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(m42_a_migration_is_applied_whole_or_not_at_all),
+        cmocka_unit_test(m42_a_migration_and_its_row_are_one),
         cmocka_unit_test(m42_one_migrator_at_a_time),
         cmocka_unit_test(m42_a_transaction_that_was_broken_off_may_be_repeated),
     };
