@@ -204,6 +204,24 @@ static void print_events(const Pb__ShowJobReply *reply)
     text_fini(&out);
 }
 
+/* What an agent did by itself: no attempt of its own, but a part of the story. */
+static void print_restarts(const Pb__ShowJobReply *reply)
+{
+    for (size_t i = 0; i < reply->n_attempts; i++)
+        for (size_t j = 0; j < reply->attempts[i]->n_restarts; j++) {
+            const Pb__RestartInPlace *restart = reply->attempts[i]->restarts[j];
+            char how[32];
+            exit_text(restart->has_exit_code, restart->exit_code, restart->has_signal,
+                      restart->signal, how, sizeof how);
+            SCOPED_TEXT char *told = mem_printf(
+                "attempt %u went on as incarnation %u from checkpoint %" PRId64
+                ", with no leader, after %s rank %u: exit %s",
+                reply->attempts[i]->number, restart->incarnation + 1, restart->resume_checkpoint,
+                restart->role ? restart->role : "?", restart->rank, how);
+            output_text("", told);
+        }
+}
+
 static void print(const Pb__ShowJobReply *reply)
 {
     print_head(reply->job);
@@ -216,6 +234,7 @@ static void print(const Pb__ShowJobReply *reply)
             add_attempt(table, reply->attempts[i]);
         printf("\n");
         output_table_take(table);
+        print_restarts(reply);
     }
     if (reply->n_checkpoints > 0)
         print_checkpoints(reply);

@@ -306,6 +306,81 @@ def test_m41_database_away(cluster):
     check_count(cluster, job, steps)
 
 
+# --- a gang on one node goes on while nobody leads
+
+@contextlib.contextmanager
+def daemon_away(cluster):
+    cluster.kill_daemon()
+    try:
+        yield
+    finally:
+        cluster.start()
+
+
+@contextlib.contextmanager
+def database_away(cluster):
+    """And the daemon knows it: what it was about to decide when it froze would count."""
+    with frozen_database(cluster):
+        until(lambda: cluster.http("/readyz")[0] == 503, cluster.log, 30)
+        yield
+
+
+def of_incarnation(cluster, job, incarnation):
+    """{rank: pid} of the processes of that incarnation of attempt 1, as the machine shows them."""
+    found = {}
+    for pid in rondo_cluster.processes_of(cluster.dir):
+        with contextlib.suppress(OSError):
+            told = dict(entry.split(b"=", 1) for entry in pathlib.Path(
+                f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in entry)
+            if (told.get(b"RONDO_JOB"), told.get(b"RONDO_ATTEMPT"), told.get(
+                    b"RONDO_INCARNATION")) == (b"%d" % int(job), b"1", b"%d" % incarnation):
+                found[int(told[b"RANK"])] = pid
+    return found
+
+
+@pytest.mark.parametrize("away", [daemon_away, database_away])
+def test_a_gang_on_one_node_goes_on_without_a_leader(cluster, away):
+    steps = 12000
+    job = cluster.submit(counting(cluster, away.__name__, steps=steps, workers=2))
+    workers = cluster.running(job, 2)
+    reached(cluster, job, 200)
+    with away(cluster):
+        os.kill(workers["w", 1], signal.SIGKILL)
+        again = until(lambda: len(found := of_incarnation(cluster, job, 2)) == 2 and found,
+                      cluster.log)
+        assert not any(alive(pid) for pid in workers.values())
+    until(cluster.is_ready, cluster.log)
+    assert all(alive(pid) for pid in again.values()) or cluster.state(job) == "SUCCEEDED"
+    shown = cluster.wait(job)
+    assert shown["job"]["state"] == "SUCCEEDED" and len(shown["attempts"]) == 1, cluster.tell(job)
+    attempt, = shown["attempts"]
+    assert attempt["incarnation"] == 2 and shown["job"]["restarts_used"] == 1
+    restart, = attempt["restarts"]
+    assert (restart["rank"], restart["signal"]) == (1, signal.SIGKILL)
+    step, samples, state = cluster.sql("select step, samples, state from checkpoint where id = %s",
+                                       int(restart["resume_checkpoint"]))[0]
+    assert step >= 100 and state in ("COMMITTED", "EXPIRED", "DELETED")
+    assert f"resumed at step {step}, sample {samples}\n" in cluster.output(job).decode()
+    told, = cluster.sql("select text from event where job = %s and kind = 'job.restarted'", job)
+    assert "rank 1" in told[0] and "signal 9" in told[0]
+    assert "incarnation 2" in cluster.ctl("show", job).stdout
+    check_points(cluster, job, steps, 2)
+    check_count(cluster, job, steps, 2)
+
+
+def test_without_allowance_the_leader_is_waited_for(cluster):
+    """The budget is used up: what is granted is nothing, and nothing is started."""
+    job = cluster.submit(counting(cluster, "no-allowance", steps=100_000, workers=2,
+                                  restart={"budget": 0}))
+    workers = cluster.running(job, 2)
+    reached(cluster, job, 200)
+    with daemon_away(cluster):
+        os.kill(workers["w", 1], signal.SIGKILL)
+        time.sleep(LEASE_MS / 1000)
+        assert not of_incarnation(cluster, job, 2) and alive(workers["w", 0])
+    assert cluster.wait(job)["job"]["state"] == "FAILED"
+
+
 # --- transactions that the database breaks off
 
 BREAK_OFF = """
