@@ -193,7 +193,7 @@ static inline void fake_show(struct fake *fake, struct rpc_call *call, int64_t i
     rpc_call_reply(call, &reply.base);
 }
 
-static inline void fake_metrics(struct rpc_call *call)
+static inline void fake_metrics(struct rpc_call *call, const Pb__MetricsRequest *request)
 {
     Pb__MetricsReply reply = PB__METRICS_REPLY__INIT;
     Pb__Series loss = PB__SERIES__INIT, tokens = PB__SERIES__INIT, *list[] = {&loss, &tokens};
@@ -209,7 +209,13 @@ static inline void fake_metrics(struct rpc_call *call)
     tokens.integers = integers;
     tokens.n_integers = 3;
     reply.series = list;
-    reply.n_series = 2;
+    for (size_t i = 0; i < 2; i++) {
+        bool wanted = request->n_names == 0;
+        for (size_t n = 0; n < request->n_names; n++)
+            wanted = wanted || strcmp(request->names[n], list[i]->name) == 0;
+        if (wanted && request->job < 90) /* a job from 90 on has none */
+            list[reply.n_series++] = list[i];
+    }
     rpc_call_reply(call, &reply.base);
 }
 
@@ -297,7 +303,7 @@ static inline void fake_answer(struct fake *fake, struct rpc_call *call,
     } else if (type == &pb__show_job_request__descriptor) {
         fake_show(fake, call, ((const Pb__ShowJobRequest *)message)->job);
     } else if (type == &pb__metrics_request__descriptor) {
-        fake_metrics(call);
+        fake_metrics(call, (const Pb__MetricsRequest *)message);
     } else if (type == &pb__list_nodes_request__descriptor) {
         fake_nodes(call);
     } else if (type == &pb__status_request__descriptor) {

@@ -149,6 +149,10 @@ static void metrics_keep_integers_exactly(void **state)
     assert_int_equal(FAKE_RUN(fake, "metrics", "1"), VERB_OK);
     expect_in(fake->out,
               "loss    -        0        0       3     3   0.1     0.1               3.5\n");
+    assert_int_equal(FAKE_RUN(fake, "metrics", "1", "los"), VERB_REFUSED);
+    expect_in(fake->err, "job 1 has no points of 'los', but of loss, tokens; did you mean 'loss'?");
+    assert_int_equal(FAKE_RUN(fake, "metrics", "99"), VERB_REFUSED);
+    expect_in(fake->err, "no job 99\n");
     assert_int_equal(FAKE_RUN(fake, "metrics", "1", "loss", "-p"), VERB_OK);
     expect_in(fake->out, "* loss");
 }
