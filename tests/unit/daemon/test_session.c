@@ -118,14 +118,16 @@ static void m20_late_news_of_an_earlier_incarnation_is_dropped(void **state)
     report.workers = list;
     report.n_workers = 1;
     up.report = &report;
-    for (int late = 0; late < 2; late++) {
-        key.incarnation = late ? 1 : 2;
-        worker.state = late ? PB__ACTUAL_WORKER__STATE__EXITED : PB__ACTUAL_WORKER__STATE__RUNNING;
-        worker.exit_code = late ? 9 : 0;
+    for (uint32_t i = 0; i < 3; i++) { /* its own, an earlier one, one that was never granted */
+        key.incarnation = i == 0 ? 1 : i == 1 ? 0 : 2;
+        worker.state = i ? PB__ACTUAL_WORKER__STATE__EXITED : PB__ACTUAL_WORKER__STATE__RUNNING;
+        worker.exit_code = i ? 9 : 0;
         up.seq = ++node->seq;
         core_agent_up(rig.core, &node->link, &up);
         rig_run(&rig, 50);
         assert_int_equal(rig_state(&rig, job), PB__JOB__STATE__RUNNING);
+        const Pb__ActualWorker *known = core_worker(rig.core, job, "main", 0, 1);
+        assert_true(i == 2 || known->key->incarnation == 1);
     }
     rig_fini(&rig);
 }
