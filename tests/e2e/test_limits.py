@@ -83,6 +83,7 @@ def test_nothing_of_the_agents_environment_but_what_is_listed(cluster):
     assert {name for name in seen.env if not name.startswith(known)} <= {
         "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR",
         "PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS", "RANK", "WORLD_SIZE", "OF_THE_NODE",
+        "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"}, seen.env
     assert seen.cwd == seen.env["TMPDIR"] and not pathlib.Path(seen.cwd).exists()
 
