@@ -128,7 +128,9 @@ static void restart_known(struct job *job, Pb__Attempt *attempt, const Pb__Resta
     describe(restart, node, text, sizeof(text));
     attempt->restarts =
         mem_resize(attempt->restarts, attempt->n_restarts + 1, sizeof(*attempt->restarts));
-    attempt->restarts[attempt->n_restarts++] = (Pb__RestartInPlace *)message_copy(&restart->base);
+    Pb__RestartInPlace *kept = (Pb__RestartInPlace *)message_copy(&restart->base);
+    draft_text(&kept->traceback, NULL); /* the job's row has it */
+    attempt->restarts[attempt->n_restarts++] = kept;
     keep_first_failure(row, restart, node);
     event->has_job = event->has_attempt = true;
     event->job = row->id;
