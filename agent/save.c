@@ -35,7 +35,6 @@ static void save_destroy(struct save *save)
     pb__worker_key__free_unpacked(save->key, NULL);
     if (save->part)
         pb__checkpoint_part__free_unpacked(save->part, NULL);
-    mem_free(save->source);
     mem_free(save->error);
     mem_free(save);
 }
@@ -216,7 +215,7 @@ static void commit_start(struct saves *saves, struct save *save, uint64_t connec
     op->connection = connection;
     op->number = number;
     (void)snprintf(text, sizeof(text), "%" PRId64 " %s", save->samples,
-                   save->source ? "watch" : "sdk");
+                   save->watched ? "watch" : "sdk");
     struct files_batch *batch = files_batch_create();
     (void)files_write(batch, path, text, strlen(text) + 1, 0600);
     files_run(saves->agent->files, batch, save_commit_done, op);
@@ -374,16 +373,17 @@ static void save_import_done(void *arg, enum status st, const struct error *err,
 }
 
 static void import_start(struct saves *saves, const struct worker *worker, int64_t step,
-                         const char *source)
+                         const char *below)
 {
     struct save *save = save_create(saves, worker, step, worker->samples);
     if (!save)
         return;
-    save->source = mem_strdup(source);
+    save->watched = true;
     struct op *op = op_create(saves, save, save->tag);
     struct vault_job *job = vault_job_create(VAULT_JOB_IMPORT, save->vault, save->path,
                                              save->key->role, save->key->rank);
-    job->source = mem_strdup(source);
+    job->source = mem_strdup(worker->attempt_dir);
+    job->below = mem_strdup(below);
     job->uid = worker->user ? worker->user->uid : -1;
     job->gid = worker->user ? worker->user->gid : -1;
     vault_pool_run(saves->agent->options.vaults, job, save_import_done, op);

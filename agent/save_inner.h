@@ -12,7 +12,7 @@ struct save { /* one rank's part, from the commit to the daemon's acknowledgemen
     int64_t step, samples; /* samples -1: not said */
     int64_t made_us;
     char vault_name[256], vault[1024], path[256];
-    char *source; /* of a program without the SDK: where it wrote */
+    bool watched; /* of a program without the SDK */
     enum save_state { SAVE_WORKING, SAVE_STAGED } state;
     Pb__CheckpointPart *part;
     char *error;

@@ -30,6 +30,7 @@ void vault_job_destroy(struct vault_job *job)
     mem_free(job->source);
     mem_free(job->pattern);
     mem_free(job->marker);
+    mem_free(job->below);
     for (size_t i = 0; i < job->steps_count; i++)
         mem_free(job->step_dirs[i]);
     if (job->part)

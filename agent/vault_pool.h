@@ -16,7 +16,7 @@ enum vault_job_kind {
     VAULT_JOB_VERIFY,
     VAULT_JOB_DELETE,
     VAULT_JOB_SCAN,   /* steps in `source` that match pattern and carry their marker -> steps */
-    VAULT_JOB_IMPORT, /* links the files of `source` into a new part -> dir */
+    VAULT_JOB_IMPORT, /* links the files of `below` in `source` into a new part -> dir */
 };
 #define VAULT_JOB_STEPS_MAX 256
 struct vault_job { /* owns everything in it */
@@ -27,12 +27,13 @@ struct vault_job { /* owns everything in it */
     char *digest; /* VERIFY: of the manifest, NULL: any. SEAL: result, SHA-256 of what was sealed */
     void *manifest;
     size_t manifest_len;
-    char *source, *pattern, *marker;
+    char *source, *pattern, *marker; /* source: the attempt's directory */
+    char *below;                     /* IMPORT: one of SCAN's step_dirs */
     /* results */
     char dir[4096];
     Pb__CheckpointPart *part;
     int64_t steps[VAULT_JOB_STEPS_MAX];
-    char *step_dirs[VAULT_JOB_STEPS_MAX]; /* where each one is */
+    char *step_dirs[VAULT_JOB_STEPS_MAX]; /* where each one is, below source */
     size_t steps_count;
 };
 typedef void (*vault_pool_done)(void *arg, enum status st, const struct error *err,

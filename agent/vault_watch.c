@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/vault.h"
+#include "checkpoint/vault_tree.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 
 #define FILES_MAX 100000
 #define DEPTH_MAX 16
+#define OPEN_DIR  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 static const char *last_part(const char *path)
 {
@@ -54,124 +56,160 @@ bool vault_watch_match(const char *pattern, const char *name, int64_t *step)
            text_to_i64(digits, 0, INT64_MAX, step);
 }
 
-static bool is_complete(const char *dir, const char *marker)
+static void dir_close(DIR *dir)
 {
+    if (dir)
+        (void)closedir(dir);
+}
+SCOPED_DESTRUCTOR(DIR *, dir_close)
+
+/* A reader of names with a descriptor of its own. NULL and errno. */
+static DIR *dir_names(int fd)
+{
+    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    if (!dir)
+        vault_tree_close(copy);
+    return dir;
+}
+
+static bool is_complete(int parent, const char *name, const char *marker)
+{
+    SCOPED_FD int fd = -1;
     struct stat st;
-    if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
+    SCOPED_FD int dir = openat(parent, name, OPEN_DIR);
+    if (dir < 0)
         return false;
     if (!marker || !*marker)
         return true; /* the program renames whole directories into place */
-    SCOPED_TEXT char *path = mem_printf("%s/%s", dir, marker);
-    return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return vault_tree_file(dir, marker, &fd, NULL) == STATUS_OK && fstat(fd, &st) == 0 &&
+           S_ISREG(st.st_mode);
 }
 
 enum status vault_watch_scan(struct vault_job *job, struct error *err)
 {
+    SCOPED(dir_close) DIR *dir = NULL;
+    SCOPED_FD int fd = -1;
     if (!vault_watch_pattern_ok(job->pattern, err))
         return STATUS_INVALID;
-    size_t parent_len = (size_t)(last_part(job->pattern) - job->pattern);
-    SCOPED_TEXT char *parent = mem_printf("%s/%.*s", job->source, (int)parent_len, job->pattern);
-    DIR *dir = opendir(parent);
+    const char *last = last_part(job->pattern);
+    size_t above = (size_t)(last - job->pattern);
+    SCOPED_TEXT char *parent = mem_printf("%.*s", (int)(above ? above - 1 : 0), job->pattern);
+    enum status st = vault_tree_open(job->source, parent, false, &fd, err);
+    if (st != STATUS_OK)
+        return st == STATUS_NOT_FOUND ? STATUS_OK : st;
+    dir = dir_names(fd);
     if (!dir)
-        return errno == ENOENT
-                   ? STATUS_OK
-                   : error_set(err, STATUS_UNAVAILABLE, "open %s: %s", parent, strerror(errno));
+        return error_set(err, STATUS_UNAVAILABLE, "list %s/%s: %s", job->source, parent,
+                         strerror(errno));
     const struct dirent *entry;
     while ((entry = readdir(dir)) && job->steps_count < VAULT_JOB_STEPS_MAX) {
         int64_t step;
-        if (!vault_watch_match(last_part(job->pattern), entry->d_name, &step))
-            continue;
-        SCOPED_TEXT char *path = mem_printf("%s/%s", parent, entry->d_name);
-        if (!is_complete(path, job->marker))
+        if (!vault_watch_match(last, entry->d_name, &step) ||
+            !is_complete(fd, entry->d_name, job->marker))
             continue;
         job->steps[job->steps_count] = step;
-        job->step_dirs[job->steps_count++] = TAKE(path);
+        job->step_dirs[job->steps_count++] =
+            mem_printf("%.*s%s", (int)above, job->pattern, entry->d_name);
     }
-    (void)closedir(dir);
     return STATUS_OK;
 }
 
 struct take {    /* one import */
-    int64_t uid; /* only this user's files are copied (-1: any): a path may change under us */
+    int64_t uid; /* only this user's files are taken (-1: any) */
     size_t files;
 };
 
-static enum status copy_file(const struct take *take, const char *from, const char *to,
-                             struct error *err)
+static enum status failed(const char *what, const char *name, struct error *err)
 {
-    struct stat st;
-    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-    bool good = in >= 0 && out >= 0 && fstat(in, &st) == 0 && S_ISREG(st.st_mode) &&
-                (take->uid < 0 || (int64_t)st.st_uid == take->uid);
-    ssize_t n = 1;
-    while (good && n > 0)
-        n = sendfile(out, in, NULL, (size_t)64 << 20);
-    good = good && n == 0;
     int code = errno;
-    if (in >= 0)
-        (void)close(in);
-    if (out >= 0 && close(out) != 0)
-        good = false;
-    if (good)
-        return STATUS_OK;
-    return error_set(err, code == ENOSPC || code == EDQUOT ? STATUS_EXHAUSTED : STATUS_UNAVAILABLE,
-                     "copy %s: %s", from, strerror(code));
+    return error_set(err, vault_tree_status(code), "%s %s: %s", what, name, strerror(code));
 }
 
-static enum status take_file(const struct take *take, const char *from, const char *to,
-                             struct error *err)
+static enum status copy_file(int in, int to, const char *name, struct error *err)
 {
-    if (link(from, to) == 0 || errno == EEXIST) /* EEXIST: an earlier agent linked it */
-        return STATUS_OK;
-    return copy_file(take, from, to, err);
+    ssize_t n = 1;
+    SCOPED_FD int out =
+        openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (out < 0)
+        return failed("make", name, err);
+    while (n > 0)
+        n = sendfile(out, in, NULL, (size_t)64 << 20);
+    return n < 0 ? failed("copy", name, err) : STATUS_OK;
 }
 
-static enum status take_tree(const char *from, const char *to, int depth, struct take *take,
-                             struct error *err);
+/* The very file that was looked at, whatever has its name by now. */
+static enum status take_file(struct take *take, int in, const struct stat *st, int to,
+                             const char *name, struct error *err)
+{
+    char opened[64];
+    if (++take->files > FILES_MAX)
+        return error_set(err, STATUS_EXHAUSTED, "over %d files", FILES_MAX);
+    if (take->uid >= 0 && (int64_t)st->st_uid != take->uid)
+        return error_set(err, STATUS_DENIED, "%s is not the worker's own", name);
+    (void)snprintf(opened, sizeof(opened), "/proc/self/fd/%d", in);
+    if (linkat(AT_FDCWD, opened, to, name, AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST)
+        return STATUS_OK; /* EEXIST: the worker's doing, the digest will tell */
+    return copy_file(in, to, name, err);
+}
 
-static enum status take_entry(const char *from, const char *to, int depth, struct take *take,
+static enum status take_tree(int from, int to, int depth, struct take *take, struct error *err);
+
+static enum status take_dir(int in, int to, const char *name, int depth, struct take *take,
+                            struct error *err)
+{
+    if (depth >= DEPTH_MAX)
+        return error_set(err, STATUS_EXHAUSTED, "%s is too deep", name);
+    if (mkdirat(to, name, 0755) != 0 && errno != EEXIST)
+        return failed("make", name, err);
+    SCOPED_FD int below = openat(to, name, OPEN_DIR);
+    return below < 0 ? failed("open the new", name, err)
+                     : take_tree(in, below, depth + 1, take, err);
+}
+
+static enum status take_entry(int from, int to, const char *name, int depth, struct take *take,
                               struct error *err)
 {
     struct stat st;
-    if (lstat(from, &st) != 0)
-        return error_set(err, STATUS_UNAVAILABLE, "stat %s: %s", from, strerror(errno));
+    SCOPED_FD int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (in < 0 || fstat(in, &st) != 0)
+        return failed("open", name, err);
     if (S_ISREG(st.st_mode))
-        return ++take->files > FILES_MAX
-                   ? error_set(err, STATUS_EXHAUSTED, "over %d files in %s", FILES_MAX, from)
-                   : take_file(take, from, to, err);
-    if (!S_ISDIR(st.st_mode))
-        return error_set(err, STATUS_INVALID, "%s is neither file nor directory", from);
-    if (depth >= DEPTH_MAX)
-        return error_set(err, STATUS_EXHAUSTED, "%s is too deep", from);
-    if (mkdir(to, 0755) != 0 && errno != EEXIST)
-        return error_set(err, STATUS_UNAVAILABLE, "make %s: %s", to, strerror(errno));
-    return take_tree(from, to, depth + 1, take, err);
+        return take_file(take, in, &st, to, name, err);
+    if (S_ISDIR(st.st_mode))
+        return take_dir(in, to, name, depth, take, err);
+    return error_set(err, STATUS_INVALID, "%s is neither file nor directory", name);
 }
 
-static enum status take_tree(const char *from, const char *to, int depth, struct take *take,
-                             struct error *err)
+/* By descriptors on both sides: the worker owns the tree that is read and the top of the one that
+ * is made, and may put a link in the place of any directory while we look. */
+static enum status take_tree(int from, int to, int depth, struct take *take, struct error *err)
 {
     enum status st = STATUS_OK;
-    DIR *dir = opendir(from);
+    SCOPED(dir_close) DIR *dir = dir_names(from);
     if (!dir)
-        return error_set(err, STATUS_UNAVAILABLE, "open %s: %s", from, strerror(errno));
+        return failed("list", "a directory", err);
     const struct dirent *entry;
-    while (st == STATUS_OK && (entry = readdir(dir))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        SCOPED_TEXT char *source = mem_printf("%s/%s", from, entry->d_name);
-        SCOPED_TEXT char *target = mem_printf("%s/%s", to, entry->d_name);
-        st = take_entry(source, target, depth, take, err);
-    }
-    (void)closedir(dir);
+    while (st == STATUS_OK && (entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            st = take_entry(from, to, entry->d_name, depth, take, err);
     return st;
 }
 
 enum status vault_watch_import(struct vault_job *job, struct error *err)
 {
     struct take take = {.uid = job->uid};
+    SCOPED_FD int from = -1;
+    SCOPED_FD int to = -1;
     enum status st = vault_part_create(job->vault, job->path, job->role, job->rank, job->uid,
                                        job->gid, job->dir, sizeof(job->dir), err);
-    return st == STATUS_OK ? take_tree(job->source, job->dir, 0, &take, err) : st;
+    if (st == STATUS_OK)
+        st = vault_tree_open(job->vault, job->dir + strlen(job->vault) + 1, false, &to, err);
+    if (st == STATUS_OK)
+        st = vault_tree_open(job->source, job->below, false, &from, err);
+    if (st == STATUS_OK)
+        st = take_tree(from, to, 0, &take, err);
+    if (st != STATUS_OK)
+        (void)error_wrap(err, "take %s", job->below);
+    return st;
 }

@@ -3,7 +3,8 @@
  *
  * Any thread; blocks. The pattern is a path below the attempt's directory with {step} once in its
  * last part: "step-{step}", "ckpt/step-{step}". Files are linked where the file system can and
- * copied where it cannot: the program keeps its own names and may remove them at will. */
+ * copied where it cannot: the program keeps its own names and may remove them at will. It may also
+ * change all of it while we look: no link is followed, and only its user's own files are taken. */
 #pragma once
 #include "agent/vault_pool.h"
 

@@ -243,7 +243,7 @@ static void add_attempt_dir(struct files_batch *batch, struct worker *worker)
     mem_free(worker->attempt_dir);
     worker->attempt_dir = worker_attempt_dir(worker, vault);
     (void)files_dir(batch, job, 0755);
-    own(files_dir(batch, worker->attempt_dir, 0755), worker->user);
+    own(files_dir(batch, worker->attempt_dir, worker->user ? 0750 : 0700), worker->user);
 }
 
 static void start_dir_done(void *arg, enum status st, const struct error *err,

@@ -4,6 +4,9 @@
 #include "agent/vault_watch.h"
 #include "base/loop.h"
 #include "tests/unit/unit.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,7 +55,8 @@ static void only_complete_directories_count_and_are_linked(void **state)
     for (int again = 0; again < 2; again++) { /* an earlier agent may have begun */
         struct vault_job *job = vault_job_create(VAULT_JOB_IMPORT, unit_path(dir, "vault"),
                                                  "job-7/step-2.1", "trainer", 0);
-        job->source = mem_strdup(found->step_dirs[0]);
+        job->source = mem_strdup(dir);
+        job->below = mem_strdup(found->step_dirs[0]);
         assert_int_equal(vault_job_run(job, NULL), STATUS_OK);
         assert_int_equal(stat(unit_path(dir, "step-2/sub/w"), &theirs), 0);
         assert_int_equal(stat(unit_path(job->dir, "sub/w"), &ours), 0);
@@ -75,9 +79,93 @@ static void links_in_a_checkpoint_are_refused(void **state)
     assert_int_equal(symlink("/etc", unit_path(dir, "step-3/etc")), 0);
     struct vault_job *job =
         vault_job_create(VAULT_JOB_IMPORT, unit_path(dir, "vault"), "job-7/step-3.1", "trainer", 0);
-    job->source = mem_strdup(unit_path(dir, "step-3"));
+    job->source = mem_strdup(dir);
+    job->below = mem_strdup("step-3");
     assert_int_equal(vault_job_run(job, NULL), STATUS_INVALID);
     vault_job_destroy(job);
+}
+
+static void a_link_above_a_checkpoint_is_not_followed(void **state)
+{
+    const char *dir = *state;
+    mkdir(unit_path(dir, "secret"), 0700);
+    mkdir(unit_path(dir, "secret/step-3"), 0755);
+    mkdir(unit_path(dir, "attempt"), 0755);
+    mkdir(unit_path(dir, "vault"), 0755);
+    unit_write(unit_path(dir, "secret/step-3/DONE"), "");
+    assert_int_equal(symlink(unit_path(dir, "secret"), unit_path(dir, "attempt/x")), 0);
+    struct vault_job *look = vault_job_create(VAULT_JOB_SCAN, NULL, NULL, NULL, 0);
+    look->source = mem_strdup(unit_path(dir, "attempt"));
+    look->pattern = mem_strdup("x/step-{step}");
+    look->marker = mem_strdup("DONE");
+    assert_int_equal(vault_job_run(look, NULL), STATUS_INVALID);
+    assert_int_equal(look->steps_count, 0);
+    vault_job_destroy(look);
+    struct vault_job *job =
+        vault_job_create(VAULT_JOB_IMPORT, unit_path(dir, "vault"), "job-7/step-3.1", "trainer", 0);
+    job->source = mem_strdup(unit_path(dir, "attempt"));
+    job->below = mem_strdup("x/step-3"); /* a directory when it was found */
+    assert_int_equal(vault_job_run(job, NULL), STATUS_INVALID);
+    assert_int_not_equal(access(unit_path(job->dir, "DONE"), F_OK), 0);
+    vault_job_destroy(job);
+}
+
+static void files_of_others_are_not_taken(void **state)
+{
+    const char *dir = *state;
+    mkdir(unit_path(dir, "step-3"), 0755);
+    mkdir(unit_path(dir, "vault"), 0755);
+    unit_write(unit_path(dir, "step-3/shadow"), "x");
+    if (geteuid() != 0)
+        skip();
+    struct vault_job *job =
+        vault_job_create(VAULT_JOB_IMPORT, unit_path(dir, "vault"), "job-7/step-3.1", "trainer", 0);
+    job->source = mem_strdup(dir);
+    job->below = mem_strdup("step-3");
+    job->uid = job->gid = 65534;
+    assert_int_equal(vault_job_run(job, NULL), STATUS_DENIED);
+    assert_int_not_equal(access(unit_path(job->dir, "shadow"), F_OK), 0);
+    vault_job_destroy(job);
+}
+
+#define SWAP_DIRS 40
+static void *put_links(void *arg) /* as the worker, who owns the new part */
+{
+    const char *dir = arg;
+    char path[512], target[512];
+    (void)snprintf(target, sizeof(target), "%s/outside", dir);
+    for (int n = 0, made = 0; made < SWAP_DIRS && n < 2000000; n++) {
+        (void)snprintf(path, sizeof(path), "%s/vault/job-7/step-3.1/trainer-0/z%d", dir, made);
+        made += symlink(target, path) == 0 || errno == EEXIST;
+    }
+    return NULL;
+}
+
+static void a_link_put_into_the_new_part_leads_nowhere(void **state)
+{
+    const char *dir = *state;
+    char name[64];
+    pthread_t thread;
+    mkdir(unit_path(dir, "step-3"), 0755);
+    mkdir(unit_path(dir, "vault"), 0755);
+    mkdir(unit_path(dir, "outside"), 0755);
+    for (int i = 0; i < SWAP_DIRS; i++) {
+        (void)snprintf(name, sizeof(name), "step-3/z%d", i);
+        mkdir(unit_path(dir, name), 0755);
+        for (int k = 0; k < 20; k++) {
+            (void)snprintf(name, sizeof(name), "step-3/z%d/evil%d", i, k);
+            unit_write(unit_path(dir, name), "x");
+        }
+    }
+    struct vault_job *job =
+        vault_job_create(VAULT_JOB_IMPORT, unit_path(dir, "vault"), "job-7/step-3.1", "trainer", 0);
+    job->source = mem_strdup(dir);
+    job->below = mem_strdup("step-3");
+    assert_int_equal(pthread_create(&thread, NULL, put_links, *state), 0);
+    (void)!vault_job_run(job, NULL); /* fails, unless nobody came first */
+    (void)pthread_join(thread, NULL);
+    vault_job_destroy(job);
+    assert_int_equal(rmdir(unit_path(dir, "outside")), 0); /* nothing was written there */
 }
 
 static int answers;
@@ -113,6 +201,9 @@ int main(void)
         cmocka_unit_test(patterns_are_checked_and_matched),
         T(only_complete_directories_count_and_are_linked),
         T(links_in_a_checkpoint_are_refused),
+        T(a_link_above_a_checkpoint_is_not_followed),
+        T(files_of_others_are_not_taken),
+        T(a_link_put_into_the_new_part_leads_nowhere),
         T(jobs_in_the_pool_answer_once_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
