@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define FILL_BYTES_MAX ((size_t)3 << 20)
+#define ASKS_MAX       64   /* of a worker, under way at once */
+#define SAVES_MAX      1024 /* of a worker, that the daemon has not acknowledged */
 
 struct op { /* one thing under way for a worker */
     struct saves *saves;
@@ -326,6 +328,16 @@ static void ask_abort(struct saves *saves, struct worker *worker, uint64_t conne
     answer(saves, worker->tag, connection, ask->number, STATUS_OK, NULL, NULL);
 }
 
+/* The vault's pool and the daemon are shared with other workers. */
+static bool asks_too_much(const struct saves *saves, const struct worker *worker)
+{
+    size_t count = 0;
+    const struct save_owner *owner = map_get_text(saves->owners, worker->tag);
+    LIST_EACH((struct list *)(uintptr_t)&saves->saves, node)
+    count += strcmp(LIST_ITEM(node, struct save, node)->tag, worker->tag) == 0;
+    return count >= SAVES_MAX || (owner && owner->outstanding >= ASKS_MAX);
+}
+
 void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
                const Pb__WorkerAsk *ask)
 {
@@ -334,6 +346,9 @@ void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
     else if (!may_save(worker))
         answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
                "checkpoint.writers says that rank 0 alone writes", NULL);
+    else if (asks_too_much(saves, worker))
+        answer(saves, worker->tag, connection, ask->number, STATUS_EXHAUSTED,
+               "too many saves of this worker are under way", NULL);
     else if (ask->kind == PB__WORKER_ASK__KIND__SAVE_DIR)
         ask_dir(saves, worker, connection, ask);
     else if (ask->kind == PB__WORKER_ASK__KIND__COMMIT)

@@ -2,7 +2,8 @@
  *
  * Two implementations: sock_uv.c (unix sockets on the loop) and the simulator's. Loop thread only;
  * events come later, never from inside a call; none after sock_close. Asks are bounded (64 KiB), a
- * worker has at most 16 connections, a bad message ends its connection. */
+ * worker has at most 16 connections and 64 asks in 250 ms (more wait in its socket), a bad message
+ * ends its connection. */
 #pragma once
 #include "base/error.h"
 #include "proto/pb.h"

@@ -19,10 +19,14 @@
 #define FRAME_BYTES_MAX 65536u
 #define CONNECTIONS_MAX 16u
 #define QUEUED_MAX      ((size_t)1 << 20)
+#define ASKS_MAX        64u /* of a worker in a window; what it asks beyond waits for the next */
+#define WINDOW_US       250000
 
 struct socks_uv {
     struct socks base;
     uv_loop_t *uv;
+    struct loop *loop;
+    struct loop_timer *window; /* runs while a socket is paused */
     struct list all;
     struct sock_spares *spares; /* NULL: none */
 };
@@ -43,6 +47,9 @@ struct sock_uv {
     struct list connections;
     uint32_t connections_count;
     uint64_t connection_last;
+    uint32_t asks; /* in the window that began at window_us */
+    int64_t window_us;
+    bool paused; /* too many: nothing is read until the timer */
 };
 struct connection {
     struct list node;
@@ -117,6 +124,27 @@ static bool take_frame(struct connection *connection, const uint8_t *bytes, size
     return true;
 }
 
+static void sock_pause(struct sock_uv *sock)
+{
+    sock->paused = true;
+    LIST_EACH(&sock->connections, node)
+    (void)uv_read_stop((uv_stream_t *)&LIST_ITEM(node, struct connection, node)->pipe);
+    loop_timer_set(sock->socks->window, WINDOW_US);
+}
+
+/* False: this worker has asked enough for now. All workers share one loop. */
+static bool may_ask(struct sock_uv *sock)
+{
+    const int64_t now = loop_now_us(sock->socks->loop);
+    if (now - sock->window_us >= WINDOW_US) {
+        sock->window_us = now;
+        sock->asks = 0;
+    }
+    if (!sock->paused && ++sock->asks > ASKS_MAX)
+        sock_pause(sock);
+    return !sock->paused;
+}
+
 static void take_frames(struct connection *connection)
 {
     size_t at = 0;
@@ -126,7 +154,7 @@ static void take_frames(struct connection *connection)
             connection_close(connection);
             return;
         }
-        if (connection->have - at - 4 < len)
+        if (connection->have - at - 4 < len || !may_ask(connection->sock))
             break;
         if (!take_frame(connection, connection->frame + at + 4, len)) {
             connection_close(connection);
@@ -164,6 +192,33 @@ static void sock_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     take_frames(connection);
 }
 
+static void sock_resume(struct sock_uv *sock)
+{
+    sock->paused = false;
+    sock->window_us = loop_now_us(sock->socks->loop);
+    sock->asks = 0;
+    LIST_EACH(&sock->connections, node)
+    {
+        struct connection *connection = LIST_ITEM(node, struct connection, node);
+        take_frames(connection);
+        if (sock->closed)
+            return;
+        if (connection->sock && !sock->paused)
+            (void)uv_read_start((uv_stream_t *)&connection->pipe, sock_alloc, sock_read);
+    }
+}
+
+static void window_over(void *arg)
+{
+    struct socks_uv *self = arg;
+    LIST_EACH(&self->all, node)
+    {
+        struct sock_uv *sock = LIST_ITEM(node, struct sock_uv, node);
+        if (sock->paused)
+            sock_resume(sock);
+    }
+}
+
 static void sock_accept(uv_stream_t *server, int status)
 {
     struct sock_uv *self = server->data;
@@ -183,7 +238,8 @@ static void sock_accept(uv_stream_t *server, int status)
     connection->number = ++self->connection_last;
     list_add_last(&self->connections, &connection->node);
     self->connections_count++;
-    (void)uv_read_start((uv_stream_t *)&connection->pipe, sock_alloc, sock_read);
+    if (!self->paused)
+        (void)uv_read_start((uv_stream_t *)&connection->pipe, sock_alloc, sock_read);
 }
 
 static void answer_written(uv_write_t *req, int status)
@@ -300,6 +356,7 @@ static void sock_uv_destroy(struct socks *socks)
     LIST_EACH(&self->all, node)
     sock_uv_close(&LIST_ITEM(node, struct sock_uv, node)->base);
     sock_spares_destroy(self->spares);
+    loop_timer_destroy(self->window);
     mem_free(self);
 }
 
@@ -311,6 +368,8 @@ struct socks *sock_uv_create(struct loop *loop, const char *spare_dir, uint32_t 
     struct socks_uv *self = NEW(struct socks_uv);
     self->base.ops = &sock_uv_ops;
     self->uv = loop_uv_handle(loop);
+    self->loop = loop;
+    self->window = loop_timer_create(loop, window_over, self);
     list_init(&self->all);
     if (spares)
         self->spares = sock_spares_create(loop, spare_dir, spares);

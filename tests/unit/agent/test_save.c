@@ -1,6 +1,8 @@
 /* test_save.c - checkpoints: watched directories, seals, deletions, resume points. */
 #include "checkpoint/vault.h"
 #include "tests/unit/agent/agent_rig.h"
+#include <sys/socket.h>
+#include <sys/un.h>
 
 static int worker_watched(void)
 {
@@ -12,6 +14,42 @@ static int worker_watched(void)
     unit_write(unit_path(dir, "step-5/w"), "weights");
     unit_write(unit_path(dir, "step-5/DONE"), "");
     return 0;
+}
+
+static bool read_all(int fd, uint8_t *out, size_t len)
+{
+    for (ssize_t n; len > 0; out += n, len -= (size_t)n)
+        if ((n = read(fd, out, len)) <= 0)
+            return false;
+    return true;
+}
+
+/* Gives up one step after another until the agent will not hear more. */
+static int worker_greedy(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "sock"};
+    const char *dir = getenv("RONDO_DIR");
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (!dir || chdir(dir) != 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+        return 3;
+    for (int step = 1; step < 2000; step++) {
+        uint8_t bytes[4096] = {0};
+        Pb__WorkerAsk ask = PB__WORKER_ASK__INIT;
+        ask.has_number = ask.has_kind = ask.has_step = true;
+        ask.number = 1;
+        ask.step = step;
+        ask.kind = PB__WORKER_ASK__KIND__ABORT_SAVE;
+        bytes[0] = (uint8_t)pb__worker_ask__pack(&ask, bytes + 4);
+        if (write(fd, bytes, bytes[0] + 4u) != bytes[0] + 4)
+            return 4;
+        if (!read_all(fd, bytes, 4) || !read_all(fd, bytes + 4, bytes[0]))
+            return 5;
+        Pb__WorkerAnswer *answer = pb__worker_answer__unpack(NULL, bytes[0], bytes + 4);
+        if (!answer || answer->status == STATUS_EXHAUSTED)
+            return step > 1000 && answer ? 0 : 6;
+        pb__worker_answer__free_unpacked(answer, NULL);
+    }
+    return 7;
 }
 
 static bool is_staged(struct rig *rig)
@@ -120,11 +158,22 @@ static void bad_resume_point_fails_the_launch_clearly(void **state)
     assert_non_null(strstr(rig_worker(rig, 0)->message, "not good"));
 }
 
+static void saves_that_nobody_acknowledged_are_bounded(void **state)
+{
+    struct rig *rig = *state;
+    rig->deaf = true;
+    rig_want(rig, "greedy", "");
+    rig_until(rig, rig_is_exited);
+    assert_int_equal(rig_worker(rig, 0)->exit_code, 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
         (void)alarm(UNIT_WORKER_S);
-        return strcmp(argv[2], "watched") == 0 ? worker_watched() : 0;
+        return strcmp(argv[2], "watched") == 0  ? worker_watched()
+               : strcmp(argv[2], "greedy") == 0 ? worker_greedy()
+                                                : 0;
     }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
@@ -132,6 +181,7 @@ int main(int argc, char **argv)
         T(unacknowledged_part_is_told_again_after_a_reconnect_and_a_restart),
         T(seal_and_delete_are_done_and_told),
         T(bad_resume_point_fails_the_launch_clearly),
+        T(saves_that_nobody_acknowledged_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

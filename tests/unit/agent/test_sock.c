@@ -190,6 +190,29 @@ static void connections_are_bounded(void **state)
         close(fds[i]);
 }
 
+/* What a worker asks beyond its share waits in its socket; nothing is lost. */
+static void a_flood_of_asks_is_read_slowly(void **state)
+{
+    enum { FLOOD = 200 };
+    struct scene *scene = *state;
+    uint8_t bytes[64 * FLOOD];
+    size_t len = 0;
+    for (int i = 0; i < FLOOD; i++)
+        len += frame((uint64_t)i + 1, bytes + len);
+    int fds[2] = {reach(scene), reach(scene)};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(write(fds[i], bytes, len), len);
+    run_for(scene, 50000);
+    assert_in_range(scene->asks, 1, 128); /* a window may have begun meanwhile */
+    int late = reach(scene);
+    assert_int_equal(write(late, bytes, len), len);
+    scene->wanted = 3 * FLOOD;
+    loop_uv_run(scene->loop);
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
+    close(late);
+}
+
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, scene_setup, scene_teardown)
@@ -201,6 +224,7 @@ int main(void)
         T(frames_come_whole_however_they_are_cut),
         T(garbage_ends_its_connection_alone),
         T(connections_are_bounded),
+        T(a_flood_of_asks_is_read_slowly),
         SPARE(frames_come_whole_however_they_are_cut),
         SPARE(connections_are_bounded),
     };
