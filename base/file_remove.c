@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +21,7 @@ struct remove_walk {
     const char *path; /* of the whole tree, for messages */
     int top;          /* descriptor of the tree */
     dev_t device;
-    unsigned moved; /* directories flattened so far: names them */
+    unsigned moved; /* directories flattened so far */
     struct error *err;
 };
 
@@ -52,9 +53,11 @@ static int remove_open(int parent, const char *name)
 
 static enum status remove_flatten(struct remove_walk *walk, int parent, const char *name)
 {
+    static atomic_uint number; /* of all walks: two may be in one tree */
     char moved[64];
 
-    snprintf(moved, sizeof(moved), ".removing-%d-%u", (int)getpid(), walk->moved++);
+    walk->moved++;
+    snprintf(moved, sizeof(moved), ".removing-%d-%u", (int)getpid(), atomic_fetch_add(&number, 1));
     if (renameat(parent, name, walk->top, moved) < 0 && errno != ENOENT)
         return remove_failed(walk, name);
     return STATUS_OK;
@@ -145,8 +148,12 @@ enum status file_remove_tree(const char *path, struct error *err)
     }
     walk.device = info.st_dev;
     enum status st = remove_passes(&walk);
+    for (int again = 0; st == STATUS_OK && rmdir(path) < 0 && errno != ENOENT; again++) {
+        if (errno != ENOTEMPTY || again == REMOVE_PASSES)
+            st = remove_failed(&walk, "rmdir");
+        else
+            st = remove_passes(&walk); /* another walk moved something to the top */
+    }
     close(walk.top);
-    if (st == STATUS_OK && rmdir(path) < 0 && errno != ENOENT)
-        st = remove_failed(&walk, "rmdir");
     return st;
 }
