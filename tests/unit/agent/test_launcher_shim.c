@@ -246,12 +246,13 @@ static void memory_limit_is_told(void **state)
 {
     struct fixture *fixture = *state;
     struct worker worker;
-    const char *const argv[] = {fixture->self, "--worker", "eat", NULL};
+    /* No program of ours: a sanitizer's own memory is past any limit. */
+    const char *const argv[] = {"dd", "if=/dev/zero", "of=/dev/null", "bs=512M", "count=1", NULL};
     const bool whole = !strstr(fixture->launcher->ops->limits(fixture->launcher), "memory.process");
     worker_start(&worker, fixture, (struct launcher_request){.argv = argv, .memory_mib = 64});
     worker_finish(&worker);
     assert_int_equal(worker.signal, whole ? SIGKILL : 0);
-    assert_int_equal(worker.exit_code, whole ? 0 : 12);
+    assert_int_equal(worker.exit_code, whole ? 0 : 1);
     assert_true(worker.out_of_memory == whole);
 }
 
@@ -275,23 +276,11 @@ static int work_abort(void)
     abort();
 }
 
-static int work_eat(void)
-{
-    for (int i = 0; i < 512; i++) {
-        volatile char *bytes = malloc((size_t)1 << 20);
-        if (!bytes)
-            return 12; /* a limit of the process: what is there is all it gets */
-        for (size_t at = 0; at < (size_t)1 << 20; at += 4096)
-            bytes[at] = 1;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
         (void)alarm(UNIT_WORKER_S);
-        return strcmp(argv[2], "abort") == 0 ? work_abort() : work_eat();
+        return work_abort();
     }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 #define BARE(name)                                                                                 \

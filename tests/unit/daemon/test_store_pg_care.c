@@ -101,7 +101,7 @@ static void unused_code_goes_in_two_steps(void **state)
     (void)state;
     make("care_code");
     add_jobs();
-    for (const char *digest = "a\0b\0c\0d\0e"; *digest; digest += 2)
+    for (const char *digest = "a\0b\0c\0d\0e\0"; *digest; digest += 2)
         add_code(digest, *digest == 'e' ? "1 day" : "100 days");
     rig_create(&rig, "one", 0);
     rig_lead(&rig);
