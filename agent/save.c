@@ -173,6 +173,7 @@ static void save_digest_done(void *arg, enum status st, const struct error *err,
 {
     struct op *op = arg;
     struct save *save = op->save;
+    save->job = NULL;
     if (st == STATUS_OK) {
         save->part = job->part;
         job->part = NULL;
@@ -185,12 +186,20 @@ static void save_digest_done(void *arg, enum status st, const struct error *err,
     op_end(op);
 }
 
-static void digest_start(struct saves *saves, struct save *save)
+static void read_start(struct saves *saves, struct save *save, struct vault_job *job,
+                       vault_pool_done done)
 {
     struct op *op = op_create(saves, save, save->tag);
+    save->job = job;
+    atomic_store(&job->stop, save_owner_get(saves, save->tag)->stopped);
+    vault_pool_run(saves->agent->options.vaults, job, done, op);
+}
+
+static void digest_start(struct saves *saves, struct save *save)
+{
     struct vault_job *job = vault_job_create(VAULT_JOB_PART_DIGEST, save->vault, save->path,
                                              save->key->role, save->key->rank);
-    vault_pool_run(saves->agent->options.vaults, job, save_digest_done, op);
+    read_start(saves, save, job, save_digest_done);
 }
 
 static void save_commit_done(void *arg, enum status st, const struct error *err,
@@ -380,6 +389,7 @@ static void save_import_done(void *arg, enum status st, const struct error *err,
 {
     struct op *op = arg;
     (void)job;
+    op->save->job = NULL;
     if (st == STATUS_OK)
         commit_start(op->saves, op->save, 0, 0);
     else
@@ -394,14 +404,13 @@ static void import_start(struct saves *saves, const struct worker *worker, int64
     if (!save)
         return;
     save->watched = true;
-    struct op *op = op_create(saves, save, save->tag);
     struct vault_job *job = vault_job_create(VAULT_JOB_IMPORT, save->vault, save->path,
                                              save->key->role, save->key->rank);
     job->source = mem_strdup(worker->attempt_dir);
     job->below = mem_strdup(below);
     job->uid = worker->user ? worker->user->uid : -1;
     job->gid = worker->user ? worker->user->gid : -1;
-    vault_pool_run(saves->agent->options.vaults, job, save_import_done, op);
+    read_start(saves, save, job, save_import_done);
 }
 
 static void save_scan_done(void *arg, enum status st, const struct error *err,
@@ -450,6 +459,20 @@ void saves_finish(struct saves *saves, struct worker *worker)
     owner->finishing = true;
     saves_watch(saves, worker);
     save_owner_done(saves, worker->tag);
+}
+
+void saves_stop(struct saves *saves, const struct worker *worker)
+{
+    struct save_owner *owner = save_owner_get(saves, worker->tag);
+    if (owner->stopped)
+        return;
+    owner->stopped = true;
+    LIST_EACH(&saves->saves, node)
+    {
+        struct save *save = LIST_ITEM(node, struct save, node);
+        if (save->job && strcmp(save->tag, worker->tag) == 0)
+            atomic_store(&save->job->stop, true);
+    }
 }
 
 void saves_adopt(struct saves *saves, struct worker *worker, char *const *names, size_t count)

@@ -19,6 +19,8 @@ void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
 void saves_watch(struct saves *saves, struct worker *worker);
 /* A last look, then the end of every digest of this worker: releases WORKER_HOLD_SAVES. */
 void saves_finish(struct saves *saves, struct worker *worker);
+/* Nobody waits for what is still being read of it: given up, told as failed. */
+void saves_stop(struct saves *saves, const struct worker *worker);
 void saves_forget(struct saves *saves, const char *tag); /* the worker has left the table */
 /* A worker of an earlier agent: commits that nobody acknowledged (files of its directory). */
 void saves_adopt(struct saves *saves, struct worker *worker, char *const *names, size_t count);

@@ -12,7 +12,8 @@ struct save { /* one rank's part, from the commit to the daemon's acknowledgemen
     int64_t step, samples; /* samples -1: not said */
     int64_t made_us;
     char vault_name[256], vault[1024], path[256];
-    bool watched; /* of a program without the SDK */
+    struct vault_job *job; /* digest or import under way: the pool's; NULL: none */
+    bool watched;          /* of a program without the SDK */
     enum save_state { SAVE_WORKING, SAVE_STAGED } state;
     Pb__CheckpointPart *part;
     char *error;
@@ -23,6 +24,7 @@ struct save_owner { /* a worker that saves */
     char tag[SPOOL_TAG_MAX];
     uint32_t outstanding; /* answers that are still to come */
     bool finishing, scanning;
+    bool stopped;  /* what is still to be read is given up */
     int64_t *seen; /* steps of a watched directory that were taken */
     size_t seen_count;
 };

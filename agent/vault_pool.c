@@ -57,7 +57,8 @@ enum status vault_job_run(struct vault_job *job, struct error *err)
         return vault_part_create(job->vault, job->path, job->role, job->rank, job->uid, job->gid,
                                  job->dir, sizeof(job->dir), err);
     case VAULT_JOB_PART_DIGEST:
-        return vault_part_digest(job->vault, job->path, job->role, job->rank, &job->part, err);
+        return vault_part_digest(job->vault, job->path, job->role, job->rank, &job->stop,
+                                 &job->part, err);
     case VAULT_JOB_SEAL:
         return run_seal(job, err);
     case VAULT_JOB_VERIFY:

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/error.h"
 #include "proto/pb.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct vault_pool;
@@ -28,6 +29,7 @@ struct vault_job { /* owns everything in it */
     void *manifest;
     size_t manifest_len;
     char *source, *pattern, *marker; /* source: the attempt's directory */
+    atomic_bool stop;                /* DIGEST, IMPORT: set by the loop, ends it early */
     char *below;                     /* IMPORT: one of SCAN's step_dirs */
     /* results */
     char dir[4096];

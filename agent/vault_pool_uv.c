@@ -12,7 +12,7 @@
 struct vault_pool_uv {
     struct vault_pool base;
     uv_loop_t *uv;
-    uint32_t threads_max, running;
+    uint32_t threads_max, running, reading;
     struct list waiting;
     bool dropped; /* destroyed: what still runs answers nobody */
 };
@@ -35,11 +35,34 @@ static void work_run(uv_work_t *req)
 
 static void work_after(uv_work_t *req, int status);
 
+/* These take as long as there are bytes. */
+static bool is_reading(const struct work *work)
+{
+    return work->job->kind == VAULT_JOB_PART_DIGEST || work->job->kind == VAULT_JOB_IMPORT ||
+           work->job->kind == VAULT_JOB_VERIFY;
+}
+
+/* In order; but one thread is left to what is quick, such as a directory to save in. */
+static struct work *work_take(struct vault_pool_uv *self)
+{
+    const bool may_read = self->threads_max < 2 || self->reading < self->threads_max - 1;
+    LIST_EACH(&self->waiting, node)
+    {
+        struct work *work = LIST_ITEM(node, struct work, node);
+        if (is_reading(work) && !may_read)
+            continue;
+        list_remove(node);
+        return work;
+    }
+    return NULL;
+}
+
 static void work_next(struct vault_pool_uv *self)
 {
-    while (self->running < self->threads_max && !list_is_empty(&self->waiting)) {
-        struct work *work = LIST_ITEM(list_take_first(&self->waiting), struct work, node);
+    struct work *work;
+    while (self->running < self->threads_max && (work = work_take(self))) {
         self->running++;
+        self->reading += is_reading(work);
         (void)uv_queue_work(self->uv, &work->req, work_run, work_after);
     }
 }
@@ -50,6 +73,7 @@ static void work_after(uv_work_t *req, int status)
     struct vault_pool_uv *self = work->pool;
     (void)status;
     self->running--;
+    self->reading -= is_reading(work);
     if (!self->dropped) {
         work_next(self);
         work->done(work->arg, work->st, work->st == STATUS_OK ? NULL : &work->err, work->job);

@@ -118,6 +118,7 @@ enum status vault_watch_scan(struct vault_job *job, struct error *err)
 struct take {    /* one import */
     int64_t uid; /* only this user's files are taken (-1: any) */
     size_t files;
+    const atomic_bool *stop;
 };
 
 static enum status failed(const char *what, const char *name, struct error *err)
@@ -126,16 +127,22 @@ static enum status failed(const char *what, const char *name, struct error *err)
     return error_set(err, vault_tree_status(code), "%s %s: %s", what, name, strerror(code));
 }
 
-static enum status copy_file(int in, int to, const char *name, struct error *err)
+static enum status stopped(const char *name, struct error *err)
+{
+    return error_set(err, STATUS_CANCELLED, "%s was not taken: stopped", name);
+}
+
+static enum status copy_file(const struct take *take, int in, int to, const char *name,
+                             struct error *err)
 {
     ssize_t n = 1;
     SCOPED_FD int out =
         openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (out < 0)
         return failed("make", name, err);
-    while (n > 0)
+    while (n > 0 && !atomic_load(take->stop))
         n = sendfile(out, in, NULL, (size_t)64 << 20);
-    return n < 0 ? failed("copy", name, err) : STATUS_OK;
+    return n < 0 ? failed("copy", name, err) : n > 0 ? stopped(name, err) : STATUS_OK;
 }
 
 /* The very file that was looked at, whatever has its name by now. */
@@ -150,7 +157,7 @@ static enum status take_file(struct take *take, int in, const struct stat *st, i
     (void)snprintf(opened, sizeof(opened), "/proc/self/fd/%d", in);
     if (linkat(AT_FDCWD, opened, to, name, AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST)
         return STATUS_OK; /* EEXIST: the worker's doing, the digest will tell */
-    return copy_file(in, to, name, err);
+    return copy_file(take, in, to, name, err);
 }
 
 static enum status take_tree(int from, int to, int depth, struct take *take, struct error *err);
@@ -171,6 +178,8 @@ static enum status take_entry(int from, int to, const char *name, int depth, str
                               struct error *err)
 {
     struct stat st;
+    if (atomic_load(take->stop))
+        return stopped(name, err);
     SCOPED_FD int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (in < 0 || fstat(in, &st) != 0)
         return failed("open", name, err);
@@ -198,7 +207,7 @@ static enum status take_tree(int from, int to, int depth, struct take *take, str
 
 enum status vault_watch_import(struct vault_job *job, struct error *err)
 {
-    struct take take = {.uid = job->uid};
+    struct take take = {.uid = job->uid, .stop = &job->stop};
     SCOPED_FD int from = -1;
     SCOPED_FD int to = -1;
     enum status st = vault_part_create(job->vault, job->path, job->role, job->rank, job->uid,

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#define NOW_MS_MAX       1        /* grace of a stop that means: now */
 #define SAVING_FRESH_US  15000000 /* a SAVING ask counts that long */
 #define AFTER_SAVING_US  5000000  /* time to say so and to end, after a save in the grace period */
 #define WATCH_SCAN_TICKS 10u
@@ -59,10 +60,22 @@ static void look_at_saving(struct worker *worker, int64_t over, int64_t now)
         worker->saved_us = now;
 }
 
+/* A stop without any grace is somebody who does not want to wait; other stops may be of a gang that
+ * is to go on from what it has saved. */
+static bool is_given_up(const struct worker *worker)
+{
+    return worker->want == WORKER_WANT_KILL || worker->want == WORKER_WANT_NOTHING ||
+           (worker->want == WORKER_WANT_STOP && worker->desired->has_grace_ms &&
+            worker->desired->grace_ms <= NOW_MS_MAX);
+}
+
 /* TERM was sent: KILL follows, later while the worker saves, at the latest at the hard cap. */
 static void look_at_grace(struct worker *worker, int64_t now)
 {
     uint64_t most_ms, grace_ms = worker_grace_ms(worker, &most_ms);
+    if (worker->ended_us && is_given_up(worker) &&
+        now >= worker->ended_us + (int64_t)grace_ms * 1000)
+        saves_stop(worker->agent->saves, worker);
     if (!worker->asked_us || worker->ended_us)
         return;
     int64_t over = worker->asked_us + (int64_t)grace_ms * 1000;

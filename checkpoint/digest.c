@@ -37,7 +37,9 @@ static ssize_t read_block(int fd, unsigned char *block, uint64_t offset)
     return (ssize_t)got;
 }
 
-static enum status digest_pass(int fd, const char *name, struct digest_file *out, struct error *err)
+/* Not a byte beyond size: a file can grow faster than it is read. */
+static enum status digest_pass(int fd, const char *name, uint64_t size, const atomic_bool *stop,
+                               struct digest_file *out, struct error *err)
 {
     SCOPED(xxh3_destroy) XXH3_state_t *state = XXH3_createState();
     SCOPED(mem_free) void *block = mem_alloc(BLOCK_BYTES);
@@ -46,7 +48,9 @@ static enum status digest_pass(int fd, const char *name, struct digest_file *out
     if (!state || XXH3_128bits_reset(state) != XXH_OK)
         return error_set(err, STATUS_EXHAUSTED, "digest %s: no memory", name);
     *out = (struct digest_file){0};
-    for (;;) {
+    while (out->bytes <= size) {
+        if (stop && atomic_load(stop))
+            return error_set(err, STATUS_CANCELLED, "%s was not read to its end: stopped", name);
         ssize_t got = read_block(fd, block, out->bytes);
         if (got < 0)
             return error_set(err, STATUS_UNAVAILABLE, "read %s: %s", name, strerror(errno));
@@ -61,8 +65,8 @@ static enum status digest_pass(int fd, const char *name, struct digest_file *out
     return STATUS_OK;
 }
 
-enum status digest_fd(int fd, const char *name, bool sync, struct digest_file *out,
-                      struct error *err)
+enum status digest_fd(int fd, const char *name, bool sync, const atomic_bool *stop,
+                      struct digest_file *out, struct error *err)
 {
     struct digest_file result;
     struct stat st;
@@ -76,7 +80,7 @@ enum status digest_fd(int fd, const char *name, bool sync, struct digest_file *o
         return error_set(err,
                          errno == ENOSPC || errno == EDQUOT ? STATUS_EXHAUSTED : STATUS_UNAVAILABLE,
                          "sync %s: %s", name, strerror(errno));
-    status = digest_pass(fd, name, &result, err);
+    status = digest_pass(fd, name, (uint64_t)st.st_size, stop, &result, err);
     if (status != STATUS_OK)
         return status;
     if (result.bytes != (uint64_t)st.st_size)
@@ -93,7 +97,7 @@ enum status digest_file(const char *path, bool sync, struct digest_file *out, st
     if (fd < 0)
         return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_UNAVAILABLE,
                          "open %s: %s", path, strerror(errno));
-    status = digest_fd(fd, path, sync, out, err);
+    status = digest_fd(fd, path, sync, NULL, out, err);
     (void)close(fd);
     return status;
 }

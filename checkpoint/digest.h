@@ -5,6 +5,7 @@
  * hex. */
 #pragma once
 #include "base/error.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +22,9 @@ struct digest_file {
  * size meanwhile is STATUS_ABORTED. */
 enum status digest_file(const char *path, bool sync, struct digest_file *out,
                         struct error *err) MUST_CHECK;
-/* The same for an open descriptor, from its beginning; name is for the error's text. */
-enum status digest_fd(int fd, const char *name, bool sync, struct digest_file *out,
-                      struct error *err) MUST_CHECK;
+/* The same for an open descriptor, from its beginning; name is for the error's text. stop, set by
+ * another thread, ends it with STATUS_CANCELLED (NULL: nobody will): a file may be as long as its
+ * owner says without a byte being written. */
+enum status digest_fd(int fd, const char *name, bool sync, const atomic_bool *stop,
+                      struct digest_file *out, struct error *err) MUST_CHECK;
 void digest_sha256(const void *bytes, size_t len, char out[65]);

@@ -98,6 +98,7 @@ struct part_digest {
     Pb__CheckpointPart *part;
     const char *name;
     size_t cap;
+    const atomic_bool *stop;
 };
 
 static enum status part_digest_file(void *arg, int fd, const char *path, struct error *err)
@@ -106,7 +107,7 @@ static enum status part_digest_file(void *arg, int fd, const char *path, struct 
     Pb__CheckpointPart *part = digest->part;
     struct digest_file found;
     Pb__CheckpointFile *file;
-    enum status status = digest_fd(fd, path, true, &found, err);
+    enum status status = digest_fd(fd, path, true, digest->stop, &found, err);
 
     if (status != STATUS_OK)
         return status;
@@ -138,13 +139,13 @@ static void part_destroy(Pb__CheckpointPart *part)
 SCOPED_DESTRUCTOR(Pb__CheckpointPart *, part_destroy)
 
 enum status vault_part_digest(const char *vault, const char *path, const char *role, uint32_t rank,
-                              Pb__CheckpointPart **out, struct error *err)
+                              const atomic_bool *stop, Pb__CheckpointPart **out, struct error *err)
 {
     SCOPED(part_destroy) Pb__CheckpointPart *part = NEW(Pb__CheckpointPart);
     SCOPED_TEXT char *below = NULL;
     SCOPED_FD int dir = -1;
     char name[256];
-    struct part_digest digest = {.part = part, .name = name};
+    struct part_digest digest = {.part = part, .name = name, .stop = stop};
     enum status status;
 
     pb__checkpoint_part__init(part);
@@ -301,7 +302,7 @@ static enum status verify_file(int dir, const Pb__CheckpointFile *want, bool dee
                          want->path, (int64_t)st.st_size, want->bytes);
     if (!deep)
         return STATUS_OK;
-    status = digest_fd(fd, want->path, false, &found, err);
+    status = digest_fd(fd, want->path, false, NULL, &found, err);
     if (status != STATUS_OK)
         return status;
     if (found.crc32c != want->crc32c || strcmp(found.xxh3, want->xxh3) != 0)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "proto/pb.h"
+#include <stdatomic.h>
 
 /* "job-7/step-120.3" (relative to the vault); of a later incarnation of attempt 3
  * "job-7/step-120.3.2": none writes where another has written. */
@@ -21,9 +22,10 @@ enum status vault_part_create(const char *vault, const char *path, const char *r
                               struct error *err) MUST_CHECK;
 /* Digests and syncs every file below the part's directory (no links, no devices; names are data:
  * checked UTF-8 without ".." parts); 100,000 files at most. Fills part->files sorted by path,
- * relative to the checkpoint's directory. */
+ * relative to the checkpoint's directory. stop: see digest_fd. */
 enum status vault_part_digest(const char *vault, const char *path, const char *role, uint32_t rank,
-                              Pb__CheckpointPart **out, struct error *err) MUST_CHECK;
+                              const atomic_bool *stop, Pb__CheckpointPart **out,
+                              struct error *err) MUST_CHECK;
 /* The exact bytes of manifest.json for this checkpoint (JSON, stable order): pure. digest: SHA-256
  * hex of them. */
 void vault_manifest_build(const Pb__Checkpoint *checkpoint, struct text *out, char digest[65]);

@@ -52,6 +52,19 @@ static int worker_greedy(void)
     return 7;
 }
 
+/* A file as long as a file can be, without a byte written: reading it would take hours. */
+static int worker_endless(void)
+{
+    const char *dir = getenv("RONDO_ATTEMPT_DIR");
+    if (!dir || mkdir(unit_path(dir, "step-5"), 0755) != 0)
+        return 3;
+    int fd = open(unit_path(dir, "step-5/w"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)15 << 40) != 0)
+        return 4;
+    unit_write(unit_path(dir, "step-5/DONE"), "");
+    return 0;
+}
+
 static bool is_staged(struct rig *rig)
 {
     return rig->staged && rig_is_exited(rig);
@@ -116,7 +129,7 @@ static void seal_and_delete_are_done_and_told(void **state)
         vault_part_create(vault, "job-7/step-5.1", "trainer", 0, -1, -1, dir, sizeof(dir), NULL),
         STATUS_OK);
     unit_write(unit_path(dir, "w"), "weights");
-    assert_int_equal(vault_part_digest(vault, "job-7/step-5.1", "trainer", 0, &part, NULL),
+    assert_int_equal(vault_part_digest(vault, "job-7/step-5.1", "trainer", 0, NULL, &part, NULL),
                      STATUS_OK);
     checkpoint.parts = &part;
     checkpoint.n_parts = 1;
@@ -158,6 +171,27 @@ static void bad_resume_point_fails_the_launch_clearly(void **state)
     assert_non_null(strstr(rig_worker(rig, 0)->message, "not good"));
 }
 
+static bool is_stopping(struct rig *rig)
+{
+    const Pb__ActualWorker *worker = rig_worker(rig, 0);
+    return worker && worker->state == PB__ACTUAL_WORKER__STATE__STOPPING;
+}
+
+static void a_stop_that_means_now_gives_up_what_is_being_read(void **state)
+{
+    struct rig *rig = *state;
+    rig_want(rig, "endless",
+             "  checkpoint: {writers: RANK_ZERO, watch: {pattern: 'step-{step}', marker: DONE}}\n");
+    rig_until(rig, is_stopping);
+    rig->wanted[0]->want = PB__DESIRED_WORKER__WANT__STOP;
+    rig->wanted[0]->has_grace_ms = true;
+    rig->wanted[0]->grace_ms = 1;
+    rig_say_desired(rig);
+    rig_until(rig, is_staged);
+    assert_non_null(strstr(rig->staged->error, "stopped"));
+    assert_true(rig_is_exited(rig));
+}
+
 static void saves_that_nobody_acknowledged_are_bounded(void **state)
 {
     struct rig *rig = *state;
@@ -171,9 +205,10 @@ int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
         (void)alarm(UNIT_WORKER_S);
-        return strcmp(argv[2], "watched") == 0  ? worker_watched()
-               : strcmp(argv[2], "greedy") == 0 ? worker_greedy()
-                                                : 0;
+        return strcmp(argv[2], "watched") == 0   ? worker_watched()
+               : strcmp(argv[2], "greedy") == 0  ? worker_greedy()
+               : strcmp(argv[2], "endless") == 0 ? worker_endless()
+                                                 : 0;
     }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
@@ -181,6 +216,7 @@ int main(int argc, char **argv)
         T(unacknowledged_part_is_told_again_after_a_reconnect_and_a_restart),
         T(seal_and_delete_are_done_and_told),
         T(bad_resume_point_fails_the_launch_clearly),
+        T(a_stop_that_means_now_gives_up_what_is_being_read),
         T(saves_that_nobody_acknowledged_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

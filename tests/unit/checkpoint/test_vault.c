@@ -79,8 +79,9 @@ static void checkpoint_with_two_parts(struct fixture *f, bool seal)
     put(sub, "state \"quoted\".pt", "moments");
     part(f, 1, dir); /* stays empty: rank 1 has nothing to save */
     for (uint32_t rank = 0; rank < 2; rank++)
-        assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", rank, &parts[1 - rank], NULL),
-                         STATUS_OK);
+        assert_int_equal(
+            vault_part_digest(f->vault, STEP, "trainer", rank, NULL, &parts[1 - rank], NULL),
+            STATUS_OK);
     checkpoint.job = 7;
     checkpoint.attempt = 3;
     checkpoint.step = 120;
@@ -121,7 +122,7 @@ static void part_lists_its_files_in_order(void **state)
     put(dir, "b", "2");
     put(dir, "a", "1");
     put(dir, "c", "");
-    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_OK);
+    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL), STATUS_OK);
     assert_int_equal(got->n_files, 3);
     assert_string_equal(got->files[0]->path, "trainer-0/a");
     assert_string_equal(got->files[2]->path, "trainer-0/c");
@@ -141,7 +142,7 @@ static void part_starts_empty_after_a_torn_save(void **state)
     part(f, 0, dir);
     put(dir, "old", "stale");
     part(f, 0, dir);
-    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_OK);
+    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL), STATUS_OK);
     assert_int_equal(got->n_files, 0);
     pb__checkpoint_part__free_unpacked(got, NULL);
 }
@@ -298,15 +299,17 @@ static void links_and_pipes_in_a_part_are_refused(void **state)
         put(dir, "model.pt", "weights");
         snprintf(path, sizeof path, "%s/link", dir);
         assert_int_equal(symlink(targets[i], path), 0);
-        assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL),
+        assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL),
                          STATUS_INVALID);
     }
     part(f, 0, dir);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_INVALID);
+    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL),
+                     STATUS_INVALID);
     part(f, 0, dir);
     put(dir, "\xff\xfe", "name is not UTF-8");
-    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_INVALID);
+    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL),
+                     STATUS_INVALID);
     assert_null(got);
 }
 
@@ -319,7 +322,8 @@ static void a_part_that_is_a_link_is_not_followed(void **state)
     part(f, 0, dir);
     assert_int_equal(rmdir(dir), 0);
     assert_int_equal(symlink("/etc", dir), 0);
-    assert_int_not_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_OK);
+    assert_int_not_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL),
+                         STATUS_OK);
     part(f, 0, dir); /* replaces the link, not what it points to */
     assert_int_equal(access("/etc/passwd", F_OK), 0);
 }
@@ -336,7 +340,8 @@ static void trees_without_end_are_refused(void **state)
         memcpy(path + len, "/d", sizeof "/d");
         assert_int_equal(mkdir(path, 0700), 0);
     }
-    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, &got, NULL), STATUS_INVALID);
+    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL),
+                     STATUS_INVALID);
     part(f, 0, dir); /* still removable */
 }
 
