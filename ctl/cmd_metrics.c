@@ -38,7 +38,7 @@ static const struct option rows[] = {
     {NULL, OPT_BOOL, 0, NULL, 0, 0, NULL}};
 
 static const struct table_column columns[] = {
-    {"NAME", TABLE_SHRINK},   {"ROLE", TABLE_SHRINK},  {"RANK", TABLE_RIGHT},
+    {"NAME", TABLE_LEFT},     {"ROLE", TABLE_LEFT},    {"RANK", TABLE_RIGHT},
     {"ATTEMPT", TABLE_RIGHT}, {"POINTS", TABLE_RIGHT}, {"STEP", TABLE_RIGHT},
     {"LAST", TABLE_RIGHT},    {"LOWEST", TABLE_RIGHT}, {"HIGHEST", TABLE_RIGHT}};
 
@@ -76,6 +76,13 @@ static void value_text(const Pb__Series *series, size_t i, char out[TEXT_SCALAR_
         snprintf(out, TEXT_SCALAR_DOUBLE, "%" PRId64, series->integers[i]);
 }
 
+/* Integers are compared as such: next to 2^53 several of them are one double. */
+static bool is_less(const Pb__Series *series, size_t a, size_t b)
+{
+    return series->n_values ? series->values[a] < series->values[b]
+                            : series->integers[a] < series->integers[b];
+}
+
 static void add_series(struct table *table, const Pb__Series *series)
 {
     size_t count = curve_points(series), low = 0, high = 0;
@@ -83,9 +90,8 @@ static void add_series(struct table *table, const Pb__Series *series)
     if (count == 0)
         return;
     for (size_t i = 1; i < count; i++) {
-        double value = curve_value(series, i);
-        low = value < curve_value(series, low) || isnan(curve_value(series, low)) ? i : low;
-        high = value > curve_value(series, high) || isnan(curve_value(series, high)) ? i : high;
+        low = is_less(series, i, low) || isnan(curve_value(series, low)) ? i : low;
+        high = is_less(series, high, i) || isnan(curve_value(series, high)) ? i : high;
     }
     table_add(table, series->name);
     table_add(table, series->role);
@@ -217,10 +223,39 @@ static int say_missing(struct asking *asking)
     return VERB_REFUSED;
 }
 
+/* Nothing came of this attempt, role and rank: has the job points at all? */
+static int say_elsewhere(struct asking *asking)
+{
+    const struct config *config = asking->config;
+    struct config wide = *config;
+    struct asking all = *asking;
+    Pb__MetricsReply *reply;
+    wide.attempt = 0;
+    wide.role = "";
+    wide.rank = -1;
+    wide.points_max = 1;
+    all.config = &wide;
+    all.names_count = 0;
+    int code = ask(&all, &reply);
+    if (code != VERB_OK)
+        return code;
+    bool some = reply->n_series > 0;
+    const char *role = some && reply->series[0]->role ? reply->series[0]->role : "-";
+    if (some)
+        output_error("job %" PRId64
+                     " has points, such as role %s, rank %u, attempt %u, but none of "
+                     "the --role, --rank, --attempt and name given",
+                     asking->job, role, reply->series[0]->rank, reply->series[0]->attempt);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return some ? VERB_REFUSED : job_arg_check(asking->connect, asking->job);
+}
+
 static int say_empty(struct asking *asking)
 {
-    bool narrowed = asking->config->attempt || *asking->config->role || asking->config->rank > 0 ||
-                    asking->after_step >= 0;
+    if (asking->after_step < 0 &&
+        (asking->config->attempt || *asking->config->role || asking->config->rank > 0))
+        return say_elsewhere(asking);
+    bool narrowed = asking->after_step >= 0;
     return asking->names_count > 0 && !narrowed ? say_missing(asking)
                                                 : job_arg_check(asking->connect, asking->job);
 }

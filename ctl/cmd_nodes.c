@@ -19,9 +19,9 @@ static const struct option set_rows[] = {
     {NULL, OPT_BOOL, 0, NULL, 0, 0, NULL}};
 
 static const struct table_column columns[] = {
-    {"NAME", TABLE_SHRINK},    {"SEEN", TABLE_STATE},      {"ADMIN", TABLE_STATE},
-    {"DEVICES", TABLE_SHRINK}, {"USED", TABLE_RIGHT},      {"WORKERS", TABLE_RIGHT},
-    {"MEMORY", TABLE_RIGHT},   {"LAST SEEN", TABLE_RIGHT}, {"NOTE", TABLE_SHRINK}};
+    {"NAME", TABLE_SHRINK},    {"SEEN", TABLE_STATE},  {"ADMIN", TABLE_STATE},
+    {"DEVICES", TABLE_SHRINK}, {"USED", TABLE_RIGHT},  {"WORKERS", TABLE_RIGHT},
+    {"MEMORY", TABLE_RIGHT},   {"SINCE", TABLE_RIGHT}, {"NOTE", TABLE_SHRINK}};
 
 enum { KINDS_MAX = 8 };
 
@@ -55,11 +55,11 @@ static void add(struct table *table, const Pb__NodeUse *use)
 {
     const Pb__Node *node = use->node;
     const Pb__NodeInventory *inventory = node->inventory;
-    char devices[128], memory[32] = "", seen[32];
+    char devices[128], memory[32] = "", since[32];
     device_text(inventory, devices, sizeof devices);
     if (inventory && inventory->memory_mib > 0)
         text_bytes(inventory->memory_mib << 20, memory, sizeof memory);
-    output_age(node->seen_us, seen, sizeof seen);
+    output_age(node->seen_us, since, sizeof since);
     table_add(table, node->name);
     table_add(table, enum_name(&pb__node__seen__descriptor, (int)node->seen));
     table_add(table, enum_name(&pb__node__admin__descriptor, (int)node->admin));
@@ -67,7 +67,7 @@ static void add(struct table *table, const Pb__NodeUse *use)
     table_addf(table, "%u", use->devices_used);
     table_addf(table, "%u", use->workers);
     table_add(table, memory);
-    table_add(table, seen);
+    table_add(table, since);
     table_add(table, node->note);
 }
 

@@ -149,8 +149,11 @@ static void metrics_keep_integers_exactly(void **state)
     assert_int_equal(FAKE_RUN(fake, "metrics", "1"), VERB_OK);
     expect_in(fake->out,
               "loss    -        0        0       3     3   0.1     0.1               3.5\n");
+    expect_in(fake->out, "30      30  9007199254740993\n");
     assert_int_equal(FAKE_RUN(fake, "metrics", "1", "los"), VERB_REFUSED);
     expect_in(fake->err, "job 1 has no points of 'los', but of loss, tokens; did you mean 'loss'?");
+    assert_int_equal(FAKE_RUN(fake, "metrics", "1", "loss", "--rank", "7"), VERB_REFUSED);
+    expect_in(fake->err, "job 1 has points, such as role -, rank 0, attempt 0, but none of");
     assert_int_equal(FAKE_RUN(fake, "metrics", "99"), VERB_REFUSED);
     expect_in(fake->err, "no job 99\n");
     assert_int_equal(FAKE_RUN(fake, "metrics", "1", "loss", "-p"), VERB_OK);
@@ -173,6 +176,7 @@ static void nodes_checkpoints_and_status_print(void **state)
     struct fake *fake = *state;
     assert_int_equal(FAKE_RUN(fake, "nodes"), VERB_OK);
     expect_in(fake->out, "node-1  HEALTHY  IN_SERVICE  1 nvidia, 2 cpu");
+    expect_in(fake->out, "  SINCE  ");
     assert_int_equal(FAKE_RUN(fake, "cordon", "node-1", "--why", "fan"), VERB_OK);
     assert_string_equal(fake->out, "node node-1 is CORDONED\n");
     assert_int_equal(FAKE_RUN(fake, "uncordon", "node-1"), VERB_OK);
