@@ -58,6 +58,16 @@ const struct job_limit_number *job_limit_number(const ProtobufCMessageDescriptor
     return NULL;
 }
 
+/* A field is an entry of its type's array: no two types share one. */
+const struct job_limit_number *job_limit_number_of(const ProtobufCFieldDescriptor *field)
+{
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        if (protobuf_c_message_descriptor_get_field_by_name(numbers[i].type, numbers[i].field) ==
+            field)
+            return &numbers[i];
+    return NULL;
+}
+
 const struct job_limit_text *job_limit_text(const ProtobufCMessageDescriptor *type,
                                             const char *field)
 {

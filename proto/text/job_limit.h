@@ -30,6 +30,7 @@ struct job_limit_text {
 /* NULL when there is none. */
 const struct job_limit_number *job_limit_number(const ProtobufCMessageDescriptor *type,
                                                 const char *field);
+const struct job_limit_number *job_limit_number_of(const ProtobufCFieldDescriptor *field);
 const struct job_limit_text *job_limit_text(const ProtobufCMessageDescriptor *type,
                                             const char *field);
 /* What is wrong with the text, or NULL. Loan: static. */

@@ -1,6 +1,7 @@
 #include "proto/text/text_scalar.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "proto/text/job_limit.h"
 #include "proto/text/problem_list.h"
 #include "proto/text/text_base64.h"
 #include "proto/text/text_unit.h"
@@ -99,6 +100,17 @@ static bool integer_parse(struct range range, enum text_unit unit, struct text_s
     return true;
 }
 
+/* In a job spec what the field allows, elsewhere what its type holds. */
+static void say_range(const ProtobufCFieldDescriptor *field, struct range range, const char *quote,
+                      char *why)
+{
+    const struct job_limit_number *row = job_limit_number_of(field);
+    if (row)
+        range = (struct range){row->min, (uint64_t)row->max, range.wide};
+    snprintf(why, TEXT_SCALAR_WHY, "'%s' is not a whole number from %lld to %llu", quote,
+             (long long)range.min, (unsigned long long)range.max);
+}
+
 static bool parse_integer(const ProtobufCFieldDescriptor *field, struct range range,
                           struct text_scalar in, void *out, char *why)
 {
@@ -120,8 +132,7 @@ static bool parse_integer(const ProtobufCFieldDescriptor *field, struct range ra
     else if (unit != TEXT_UNIT_NONE)
         snprintf(why, TEXT_SCALAR_WHY, "'%s' is not %s", quote, text_unit_examples(unit));
     else
-        snprintf(why, TEXT_SCALAR_WHY, "'%s' is not a whole number from %lld to %llu", quote,
-                 (long long)range.min, (unsigned long long)range.max);
+        say_range(field, range, quote, why);
     return false;
 }
 

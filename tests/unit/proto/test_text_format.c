@@ -88,12 +88,10 @@ static void all_problems_come_in_one_run_with_their_places(void **state)
           "success: {target_samples: '12', rule: 3}\n"
           "checkpoint: {keep: '3', zzzzzz: 1}\n",
           "job.yaml:1:1: unknown field 'nam' in JobSpec; did you mean 'name'?\n"
-          "job.yaml:2:11: field 'priority': 'high' is not a whole number from -2147483648 to "
-          "2147483647\n"
+          "job.yaml:2:11: field 'priority': 'high' is not a whole number from -1000 to 1000\n"
           "job.yaml:3:1: field 'priority' is given twice; first in line 2\n"
           "job.yaml:5:12: field 'command': wants a list such as [a, b], not a single value\n"
-          "job.yaml:6:12: field 'workers': '5000000000' is not a whole number from 0 to "
-          "4294967295\n"
+          "job.yaml:6:12: field 'workers': '5000000000' is not a whole number from 1 to 100000\n"
           "job.yaml:7:15: env 'A' is given twice; first in line 7\n"
           "job.yaml:7:24: field 'env': 'B' wants a text, not a list\n"
           "job.yaml:8:3: field 'roles': wants a mapping with the fields of Role, not a single "
@@ -380,8 +378,8 @@ static void set_names_the_assignment_and_changes_nothing_on_failure(void **state
     Pb__JobSpec *spec = parse(good, "");
     size_t size = protobuf_c_message_get_packed_size(&spec->base);
     expect_set(spec, "roles.0.workers=x",
-               "set 'roles.0.workers=x': field 'workers': 'x' is not a whole number from 0 to "
-               "4294967295\n");
+               "set 'roles.0.workers=x': field 'workers': 'x' is not a whole number from 1 to "
+               "100000\n");
     expect_set(spec, "roles.1.workers=1",
                "set 'roles.1.workers=1': field 'roles' has no entry "
                "'1'; give its name or an index 0..0\n");
