@@ -11,6 +11,7 @@
 #define SLOTS_PER_METHOD 16
 #define QUOTA_BYTES      ((size_t)512 << 20)
 #define PING_INTERVAL_MS 5000
+#define STREAMS_MAX      256 /* of one connection: a client keeps the rest back */
 #define HANDSHAKE_MS     10000
 #define CRL_REFRESH_US   1000000
 
@@ -66,6 +67,7 @@ static void transport_create(struct rpc_server *server, uint32_t message_bytes_m
     rpc_args_int(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, PING_INTERVAL_MS);
     rpc_args_int(&args, GRPC_ARG_ALLOW_REUSEPORT, 0);
     rpc_args_int(&args, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS);
+    rpc_args_int(&args, GRPC_ARG_MAX_CONCURRENT_STREAMS, STREAMS_MAX);
     list = rpc_args_get(&args);
     server->server = grpc_server_create(&list, NULL);
     grpc_server_register_completion_queue(server->server, rpc_queue_handle(server->queue), NULL);

@@ -262,6 +262,45 @@ def test_a_request_that_is_too_large(cluster, messages):
         assert control.Status(messages.StatusRequest(), timeout=30).ready
 
 
+def test_one_connection_has_its_share_of_calls(cluster, people, messages):
+    """Beyond it calls wait at their client; other connections do not notice."""
+    with cluster.control(people["viewer"]) as vera, cluster.control() as control:
+        watches = [vera.Watch(messages.WatchRequest(after_seq=-1), timeout=60)
+                   for _ in range(300)]
+        try:
+            with pytest.raises(grpc.RpcError) as info:
+                vera.Status(messages.StatusRequest(), timeout=2)
+            assert info.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert control.Status(messages.StatusRequest(), timeout=30).ready
+        finally:
+            for watch in watches:
+                watch.cancel()
+
+
+ENDLESS = """
+import os, rondo
+job = rondo.join()
+at = os.open(os.path.join(job.save_dir(1), "w"), os.O_CREAT | os.O_WRONLY)
+os.ftruncate(at, 15 << 40)
+job.commit(1, 1)
+"""
+
+
+def test_a_checkpoint_of_fifteen_tebibytes_of_nothing_holds_up_nobody(cluster):
+    """Neither the end of its agent nor that of its job. No byte of it is on the disk."""
+    job = cluster.submit(spec("endless", [PYTHON, "-c", ENDLESS],
+                              checkpoint={"writers": "RANK_ZERO"}))
+    node = cluster.while_it_lives(job, lambda: [
+        worker["node"] for worker in cluster.show(job).get("workers", [])
+        if worker.get("state") == "STOPPING"])[0]
+    pid = cluster.agent_pid(node)
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not alive(pid), "the agent ends", limit=10)
+    until(cluster.is_ready, "another one takes its place")
+    cluster.cancel(job, "--now")
+    assert cluster.state(job) == "CANCELLED"
+
+
 def test_bad_requests_name_the_field(cluster, messages):
     request = submit_request(messages)
     request.spec.roles[0].name = "../../etc"
