@@ -36,8 +36,10 @@ void progress_line(const Pb__Job *job, const char *metric, double value, bool ha
                    struct text *out)
 {
     bool waits = job->state == PB__JOB__STATE__QUEUED || job->state == PB__JOB__STATE__HELD;
-    if (waits && *job_state_text(job)) {
-        text_addf(out, "%s  waits: %s", job_state_name(job->state), job_state_text(job));
+    const char *why = job_state_text(job);
+    if (waits && *why) {
+        text_addf(out, "%s  %s%s", job_state_name(job->state),
+                  strncmp(why, "waits ", 6) == 0 ? "" : "waits: ", why);
         return;
     }
     text_addf(out, "%s", job_state_name(job->state));

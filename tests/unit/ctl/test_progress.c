@@ -23,6 +23,10 @@ static void the_line_says_what_matters(void **state)
     reason.text = FAKE_TEXT("nothing fits");
     progress_line(&job, "loss", 0, false, &out);
     assert_string_equal(text_get(&out), "QUEUED  waits: nothing fits");
+    text_reset(&out);
+    reason.text = FAKE_TEXT("waits for free devices");
+    progress_line(&job, "loss", 0, false, &out);
+    assert_string_equal(text_get(&out), "QUEUED  waits for free devices");
     text_fini(&out);
 }
 
