@@ -123,7 +123,30 @@ static void check_message(struct problem_list *list, const char *path,
 struct pair_rule {
     const char *what;
     size_t count_max, name_max, value_max, total_max;
+    const char *(*problem)(const char *name, const char *value); /* with the name; NULL: none */
 };
+
+/* What the agent would refuse at each start. */
+static const char *variable_problem(const char *name, const char *value)
+{
+    static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    (void)value;
+    if (strspn(name, more) != strlen(name) || (*name >= '0' && *name <= '9'))
+        return "may hold only letters, digits and '_', and no digit first";
+    if (strlen(name) > JOB_CHECK_VARIABLE_MAX)
+        return "is longer than 1024 bytes";
+    return strncmp(name, "RONDO_", 6) == 0 ? "is reserved" : NULL;
+}
+
+static const char *label_problem(const char *name, const char *value)
+{
+    static const struct job_limit_text line = {.kind = JOB_LIMIT_LINE};
+    if (job_limit_text_problem(&line, name, strlen(name)))
+        return "holds a control character";
+    return job_limit_text_problem(&line, value, strlen(value))
+               ? "has a value that holds a control character"
+               : NULL;
+}
 
 /* Names present, without '=', different; sizes of one and of all. */
 static void check_pairs(struct problem_list *list, const char *path, Pb__StringPair *const *pairs,
@@ -146,6 +169,8 @@ static void check_pairs(struct problem_list *list, const char *path, Pb__StringP
             bad(list, at, "name '%s' %s", quote, name_len ? "must not contain '='" : "is empty");
         else if (map_put_text(seen, name, pairs[i]))
             bad(list, at, "'%s' is given twice", quote);
+        else if (rule->problem(name, value))
+            bad(list, at, "name '%s' %s", quote, rule->problem(name, value));
         if (name_len > rule->name_max || value_len > rule->value_max ||
             name_len + value_len + 1 > JOB_CHECK_STRING_MAX)
             bad(list, at, "'%s' has %zu bytes; a name may have %zu, a value %zu, both %d", quote,
@@ -187,8 +212,9 @@ static void check_workers(struct problem_list *list, const char *path, const Pb_
 
 static void check_role(struct problem_list *list, const char *path, const Pb__Role *role)
 {
-    static const struct pair_rule rule = {"variables", JOB_CHECK_ENV_MAX, JOB_CHECK_STRING_MAX,
-                                          JOB_CHECK_STRING_MAX, JOB_CHECK_BLOCK_MAX};
+    static const struct pair_rule rule = {"variables",          JOB_CHECK_ENV_MAX,
+                                          JOB_CHECK_STRING_MAX, JOB_CHECK_STRING_MAX,
+                                          JOB_CHECK_BLOCK_MAX,  variable_problem};
     char at[PATH_MAX_BYTES];
     snprintf(at, sizeof at, "%.100s.command", path);
     check_command(list, at, role);
@@ -294,7 +320,8 @@ static bool check_size(struct problem_list *list, const Pb__JobSpec *spec)
 
 enum status job_check(const Pb__JobSpec *spec, struct text *problems)
 {
-    static const struct pair_rule labels = {"labels", JOB_CHECK_LABELS_MAX, 63, 253, 65536};
+    static const struct pair_rule labels = {"labels", JOB_CHECK_LABELS_MAX, 63, 253,
+                                            65536,    label_problem};
     struct problem_list list = {"job", false, problems, 0};
     if (!check_size(&list, spec))
         return problem_list_end(&list);

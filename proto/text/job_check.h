@@ -12,6 +12,7 @@ enum {
     JOB_CHECK_ROLES_MAX = 16,
     JOB_CHECK_WORKERS_MAX = 100000, /* of a role, and of all roles together */
     JOB_CHECK_ARGS_MAX = 4096,
+    JOB_CHECK_VARIABLE_MAX = 1024, /* bytes of the name of an environment variable */
     JOB_CHECK_STRING_MAX = 131000, /* one argument, or NAME=value: the kernel's limit is 131,072 */
     JOB_CHECK_BLOCK_MAX = 512 << 10, /* environment of a role; arguments of a role */
     JOB_CHECK_ENV_MAX = 10000,

@@ -73,6 +73,14 @@ static void each_rule_names_field_value_and_range(void **state)
         {"roles.0.workdir=../x", "roles.0.workdir: '../x' must not contain '..'\n"},
         {"roles.0.env=[{name: A, value: x}, {name: A}]", "roles.0.env.1: 'A' is given twice\n"},
         {"roles.0.env=[{value: x}]", "roles.0.env.0: name '' is empty\n"},
+        {"roles.0.env={RONDO_DIR: /etc}", "roles.0.env.0: name 'RONDO_DIR' is reserved\n"},
+        {"roles.0.env={\"A\\nB\": x}", "roles.0.env.0: name 'A?B' may hold only letters, digits "
+                                       "and '_', and no digit first\n"},
+        {"roles.0.env={1A: x}", "roles.0.env.0: name '1A' may hold only letters, digits and '_', "
+                                "and no digit first\n"},
+        {"labels={\"a\\e[2J\": x}", "labels.0: name 'a?[2J' holds a control character\n"},
+        {"labels={a: \"x\\u202ey\"}",
+         "labels.0: name 'a' has a value that holds a control character\n"},
         {"roles.0.resources={devices: 0}",
          "roles.0.resources.devices: 0 is out of range 1..1024, nearest 1\n"},
         {"roles.0.resources={cpus: 2}", "roles.0.resources.cpus: 2 beside device cpu; nearest 0: "
