@@ -76,8 +76,6 @@ static void each_rule_names_field_value_and_range(void **state)
         {"roles.0.env={RONDO_DIR: /etc}", "roles.0.env.0: name 'RONDO_DIR' is reserved\n"},
         {"roles.0.env={\"A\\nB\": x}", "roles.0.env.0: name 'A?B' may hold only letters, digits "
                                        "and '_', and no digit first\n"},
-        {"roles.0.env={1A: x}", "roles.0.env.0: name '1A' may hold only letters, digits and '_', "
-                                "and no digit first\n"},
         {"labels={\"a\\e[2J\": x}", "labels.0: name 'a?[2J' holds a control character\n"},
         {"labels={a: \"x\\u202ey\"}",
          "labels.0: name 'a' has a value that holds a control character\n"},
