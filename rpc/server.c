@@ -11,7 +11,7 @@
 #define SLOTS_PER_METHOD 16
 #define QUOTA_BYTES      ((size_t)512 << 20)
 #define PING_INTERVAL_MS 5000
-#define STREAMS_MAX      256 /* of one connection: a client keeps the rest back */
+#define STREAMS_MAX      1024 /* of one connection: a client keeps the rest back */
 #define HANDSHAKE_MS     10000
 #define CRL_REFRESH_US   1000000
 
