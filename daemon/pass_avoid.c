@@ -3,7 +3,7 @@
 #include "scheduler/avoid.h"
 
 #define ATTEMPTS_MAX 16  /* the last ones are looked at */
-#define FAILURES_MAX 256 /* of them, in all */
+#define FAILURES_MAX 256 /* of them, in all: the newest */
 
 /* The fault was the node's, or the node could not start the program. Of a start that timed out only
  * those are to blame that never ran: they have no exit status. */
@@ -33,34 +33,39 @@ static const char *why(const Pb__Attempt *row, const Pb__WorkerPlace *place, str
     return arena_strdup(arena, text);
 }
 
+/* Filled from the end, so that of too many the oldest are left out. Answers the new beginning. */
 static size_t gather(const Pb__Attempt *row, struct arena *arena, struct avoid_failure *failures,
-                     size_t count)
+                     size_t first)
 {
-    for (size_t i = 0; row->has_ended_us && i < row->n_places && count < FAILURES_MAX; i++)
-        if (blames_node(row, row->places[i]))
-            failures[count++] = (struct avoid_failure){row->places[i]->node, row->ended_us,
-                                                       why(row, row->places[i], arena)};
-    return count;
+    const char *last = NULL;
+
+    for (size_t i = row->has_ended_us ? row->n_places : 0; i-- > 0 && first > 0;) {
+        const char *node = row->places[i]->node;
+        if (!blames_node(row, row->places[i]) || (last && !strcmp(node, last)))
+            continue; /* ranks of one node follow each other, and it counts once */
+        last = node;
+        failures[--first] =
+            (struct avoid_failure){node, row->ended_us, why(row, row->places[i], arena)};
+    }
+    return first;
 }
 
 size_t pass_avoid(const struct job *job, int64_t now_us, struct arena *arena,
                   const struct snapshot_avoid **out)
 {
-    const struct list *first = job->attempts.prev;
-    size_t count = 0;
+    const struct list *item = job->attempts.prev;
+    size_t first = FAILURES_MAX;
 
-    if (first == &job->attempts)
+    if (item == &job->attempts)
         return 0;
-    for (size_t i = 1; i < ATTEMPTS_MAX && first->prev != &job->attempts; i++)
-        first = first->prev;
     struct avoid_failure *failures = arena_alloc(arena, FAILURES_MAX * sizeof(*failures));
-    for (const struct list *item = first; item != &job->attempts; item = item->next)
-        count =
+    for (size_t i = 0; i < ATTEMPTS_MAX && item != &job->attempts; i++, item = item->prev)
+        first =
             gather(attempt_view(LIST_ITEM((struct list *)(uintptr_t)item, struct attempt, node)),
-                   arena, failures, count);
-    if (!count)
+                   arena, failures, first);
+    if (first == FAILURES_MAX)
         return 0;
     struct snapshot_avoid *avoids = arena_alloc(arena, AVOID_MAX * sizeof(*avoids));
     *out = avoids;
-    return avoid_decide(failures, count, now_us, avoids);
+    return avoid_decide(failures + first, FAILURES_MAX - first, now_us, avoids);
 }
