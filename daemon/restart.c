@@ -192,10 +192,14 @@ static void gang_went_on(struct job *job, const Pb__ActualGang *said)
     attempt->has_incarnation = true;
     attempt->incarnation = said->incarnation;
     charge(job, attempt->incarnation - before - paid);
-    for (size_t i = 0; i < said->n_restarts; i++)
-        if (said->restarts[i]->incarnation >= before &&
-            said->restarts[i]->incarnation < attempt->incarnation)
-            restart_known(job, attempt, said->restarts[i]);
+    uint32_t next = before; /* in order and each once: no more are kept than were granted */
+    for (size_t i = 0; i < said->n_restarts; i++) {
+        if (said->restarts[i]->incarnation < next ||
+            said->restarts[i]->incarnation >= attempt->incarnation)
+            continue;
+        next = said->restarts[i]->incarnation + 1;
+        restart_known(job, attempt, said->restarts[i]);
+    }
     places_begin(attempt);
     attempt_live_reset(job);
     gate_restarted(job);

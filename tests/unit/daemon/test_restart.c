@@ -52,6 +52,7 @@ struct word { /* what a report says of the gang of attempt 1 of a job with two r
     int64_t job;
     bool whole;
     uint32_t gang;        /* incarnation; the ones before ended by a signal of rank 0; 0: nothing */
+    bool twice;           /* each restart of it is said two times */
     uint32_t incarnation; /* of the workers */
     Pb__ActualWorker__State state[2]; /* of each rank; 0: nothing */
     Pb__Reason__Code class[2];
@@ -65,14 +66,15 @@ static void fill_gang(Pb__ActualGang *gang, Pb__RestartInPlace *restarts, Pb__Re
     gang->job = word->job;
     gang->attempt = 1;
     gang->incarnation = word->gang;
-    gang->n_restarts = word->gang - 1;
+    const uint32_t times = word->twice ? 2 : 1;
+    gang->n_restarts = (word->gang - 1) * times;
     gang->restarts = list;
     for (uint32_t i = 0; i < gang->n_restarts; i++) {
         list[i] = &restarts[i];
         pb__restart_in_place__init(list[i]);
         list[i]->role = (char *)"main";
         list[i]->has_incarnation = list[i]->has_signal = list[i]->has_class_ = true;
-        list[i]->incarnation = i + 1;
+        list[i]->incarnation = i / times + 1;
         list[i]->signal = 9;
         list[i]->class_ = CRASHED;
     }
@@ -234,6 +236,18 @@ static void restarts_in_place_are_counted_and_told_once(void **state)
     assert_int_equal(rig_state(rig, job), S(SUCCEEDED));
 }
 
+static void what_one_report_says_twice_is_kept_once(void **state)
+{
+    struct rig *rig = *state;
+    int64_t job;
+    struct rig_node *node = run_two(rig, &job);
+    struct word word = {.job = job, .gang = 3, .twice = true};
+
+    say_word(node, &word);
+    assert_int_equal(core_attempt(rig->core, job, 1)->n_restarts, 2);
+    assert_int_equal(count_events(rig, "job.restarted"), 2);
+}
+
 static void the_next_failure_finds_the_budget_used_up(void **state)
 {
     struct rig *rig = *state;
@@ -348,6 +362,7 @@ int main(void)
         T(a_gang_on_one_node_is_granted_what_the_budget_has_left),
         T(nothing_is_granted_over_two_nodes_without_budget_or_to_who_stops),
         T(restarts_in_place_are_counted_and_told_once),
+        T(what_one_report_says_twice_is_kept_once),
         T(the_next_failure_finds_the_budget_used_up),
         T(late_news_of_an_incarnation_before_end_nothing),
         T(a_cancel_given_meanwhile_wins),
