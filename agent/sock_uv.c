@@ -21,12 +21,14 @@
 #define QUEUED_MAX      ((size_t)1 << 20)
 #define ASKS_MAX        64u /* of a worker in a window; what it asks beyond waits for the next */
 #define WINDOW_US       250000
+#define WINDOW_TICK_US  50000
 
 struct socks_uv {
     struct socks base;
     uv_loop_t *uv;
     struct loop *loop;
-    struct loop_timer *window; /* runs while a socket is paused */
+    struct loop_timer *window; /* ticks while a socket is paused */
+    bool ticking;
     struct list all;
     struct sock_spares *spares; /* NULL: none */
 };
@@ -124,12 +126,20 @@ static bool take_frame(struct connection *connection, const uint8_t *bytes, size
     return true;
 }
 
+/* One that ticks already is left alone: each pause would put off the end of all others. */
+static void window_tick(struct socks_uv *self)
+{
+    if (!self->ticking)
+        loop_timer_set(self->window, WINDOW_TICK_US);
+    self->ticking = true;
+}
+
 static void sock_pause(struct sock_uv *sock)
 {
     sock->paused = true;
     LIST_EACH(&sock->connections, node)
     (void)uv_read_stop((uv_stream_t *)&LIST_ITEM(node, struct connection, node)->pipe);
-    loop_timer_set(sock->socks->window, WINDOW_US);
+    window_tick(sock->socks);
 }
 
 /* False: this worker has asked enough for now. All workers share one loop. */
@@ -211,11 +221,15 @@ static void sock_resume(struct sock_uv *sock)
 static void window_over(void *arg)
 {
     struct socks_uv *self = arg;
+    const int64_t now = loop_now_us(self->loop);
+    self->ticking = false;
     LIST_EACH(&self->all, node)
     {
         struct sock_uv *sock = LIST_ITEM(node, struct sock_uv, node);
-        if (sock->paused)
+        if (sock->paused && now - sock->window_us >= WINDOW_US)
             sock_resume(sock);
+        else if (sock->paused)
+            window_tick(self);
     }
 }
 

@@ -202,7 +202,8 @@ static void a_flood_of_asks_is_read_slowly(void **state)
     int fds[2] = {reach(scene), reach(scene)};
     for (int i = 0; i < 2; i++)
         assert_int_equal(write(fds[i], bytes, len), len);
-    run_for(scene, 50000);
+    while (scene->asks == 0)
+        run_for(scene, 50000);
     assert_in_range(scene->asks, 1, 128); /* a window may have begun meanwhile */
     int late = reach(scene);
     assert_int_equal(write(late, bytes, len), len);
@@ -211,6 +212,41 @@ static void a_flood_of_asks_is_read_slowly(void **state)
     for (int i = 0; i < 2; i++)
         close(fds[i]);
     close(late);
+}
+
+/* Others that flood, one after the other, do not put off the end of its window. */
+static void each_waits_for_its_own_window(void **state)
+{
+    enum { FLOOD = 200, OTHERS = 60 };
+    struct scene *scene = *state, others[OTHERS];
+    uint8_t bytes[64 * FLOOD];
+    size_t len = 0;
+    int fds[OTHERS + 1], count = 0;
+    for (int i = 0; i < FLOOD; i++)
+        len += frame((uint64_t)i + 1, bytes + len);
+    fds[OTHERS] = reach(scene);
+    assert_int_equal(write(fds[OTHERS], bytes, len), len);
+    for (; count < OTHERS && scene->asks < FLOOD; count++) {
+        struct scene *other = &others[count];
+        *other = (struct scene){.loop = scene->loop, .dir = scene->dir};
+        SCOPED_TEXT char *dir = mem_printf("%s/%d", scene->dir, count);
+        assert_int_equal(mkdir(dir, 0700), 0);
+        other->path = mem_printf("%s/sock", dir);
+        other->sock =
+            scene->socks->ops->open(scene->socks, other->path, -1, -1, &scene_events, other);
+        while (!other->was_opened)
+            loop_uv_run(scene->loop);
+        fds[count] = reach(other);
+        assert_int_equal(write(fds[count], bytes, len), len);
+        run_for(scene, 100000);
+    }
+    assert_int_equal(scene->asks, FLOOD);
+    close(fds[OTHERS]);
+    for (int i = 0; i < count; i++) {
+        others[i].sock->ops->close(others[i].sock);
+        mem_free(others[i].path);
+        close(fds[i]);
+    }
 }
 
 int main(void)
@@ -225,6 +261,7 @@ int main(void)
         T(garbage_ends_its_connection_alone),
         T(connections_are_bounded),
         T(a_flood_of_asks_is_read_slowly),
+        T(each_waits_for_its_own_window),
         SPARE(frames_come_whole_however_they_are_cut),
         SPARE(connections_are_bounded),
     };
