@@ -291,10 +291,10 @@ static const char *digest_of(const ProtobufCMessage *request)
 static void code_send(struct store_pg_question *question, struct store_pg_link *link)
 {
     struct store_pg_value_list list = {0};
-    size_t statement = question->kind->request == &pb__have_code_request__descriptor
-                           ? STORE_HAVE_CODE
-                       : question->kind->request == &pb__code_use__descriptor ? STORE_USE_CODE
-                                                                              : STORE_FIND_CODE;
+    enum store_statement statement =
+        question->kind->request == &pb__have_code_request__descriptor ? STORE_HAVE_CODE
+        : question->kind->request == &pb__code_use__descriptor        ? STORE_USE_CODE
+                                                                      : STORE_FIND_CODE;
 
     store_pg_value_text(&list, digest_of(question->request));
     store_pg_value_send(&list, link, statement);
