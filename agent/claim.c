@@ -37,7 +37,7 @@ static bool holds(const struct worker *worker)
            (worker->state != PB__ACTUAL_WORKER__STATE__PENDING || worker->proc);
 }
 
-bool claim_is_free(const struct worker *worker)
+const struct worker *claim_holder(const struct worker *worker)
 {
     struct claim mine[2], its[2];
     size_t at = 0;
@@ -50,7 +50,7 @@ bool claim_is_free(const struct worker *worker)
         claims_of(other, its);
         for (size_t i = 0; i < 2; i++)
             if (overlap(&mine[i], &its[0]) || overlap(&mine[i], &its[1]))
-                return false;
+                return other;
     }
-    return true;
+    return NULL;
 }

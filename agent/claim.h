@@ -6,5 +6,5 @@
 #pragma once
 #include "agent/worker.h"
 
-/* No other worker that may have a process holds a device of this one. */
-bool claim_is_free(const struct worker *worker);
+/* Another worker that may have a process and holds a device of this one. NULL: none does. */
+const struct worker *claim_holder(const struct worker *worker);

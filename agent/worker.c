@@ -243,6 +243,16 @@ void worker_event(struct worker *worker, enum worker_event event)
 
 /* --- what the daemon wants */
 
+/* False: a device is another's still; the next tick asks again. */
+static bool may_begin(struct worker *worker)
+{
+    const struct worker *holder = claim_holder(worker);
+    if (holder && !worker->held_up)
+        log_warn("worker.waits", log_str("worker", worker->tag), log_str("holder", holder->tag));
+    worker->held_up = holder != NULL;
+    return !holder;
+}
+
 void worker_apply_want(struct worker *worker)
 {
     bool untouched = worker->state == PB__ACTUAL_WORKER__STATE__PENDING;
@@ -250,7 +260,7 @@ void worker_apply_want(struct worker *worker)
         return; /* taken up again: its launcher tells soon what it is */
     switch (worker->want) {
     case WORKER_WANT_RUN:
-        if (untouched && claim_is_free(worker)) /* else the next tick asks again */
+        if (untouched && may_begin(worker))
             worker_event(worker, WORKER_EV_BEGIN);
         break;
     case WORKER_WANT_STOP:

@@ -59,6 +59,7 @@ struct worker {
     struct loop_timer *timer, *delay_timer, *proof_timer;
     int64_t told_us; /* its progress */
     bool leaving;
+    bool held_up;   /* it was said who holds its devices */
     bool mentioned; /* in the Desired that is being applied */
 };
 
