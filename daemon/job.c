@@ -306,6 +306,7 @@ static void job_gone(struct job *job)
     case PB__JOB__NEXT__END_FAILED:
         snprintf(text, sizeof(text), "%.300s%s", why ? why : "",
                  row->spec->restart->budget && restart_is_charged(code) &&
+                         row->restarts_used >= row->spec->restart->budget &&
                          code != PB__REASON__CODE__TIME_LIMIT
                      ? " (restart budget used up)"
                      : "");

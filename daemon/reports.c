@@ -152,11 +152,11 @@ static void pace(struct job *job, const Pb__Report *last)
 {
     int64_t passed_us = last->t_us - job->rate_us;
 
-    if (job->rate_us && passed_us > PACE_US && job->step >= job->rate_step)
-        job->steps_per_s = (double)(job->step - job->rate_step) * 1e6 / (double)passed_us;
+    if (job->rate_us && passed_us > PACE_US && last->step >= job->rate_step)
+        job->steps_per_s = (double)(last->step - job->rate_step) * 1e6 / (double)passed_us;
     if (!job->rate_us || passed_us < 0 || passed_us > PACE_US) {
         job->rate_us = last->t_us > 0 ? last->t_us : 1;
-        job->rate_step = job->step;
+        job->rate_step = last->step;
     }
 }
 

@@ -354,6 +354,20 @@ bool save_is_held(const struct job *job, const struct save *save)
            job_view(job)->state == PB__JOB__STATE__STARTING;
 }
 
+/* A program that reports no steps has come as far as what it saved. */
+static void note_reached(struct job *job, const Pb__Checkpoint *row, Pb__Job *job_row)
+{
+    if (row->step > job->step) {
+        job->step = row->step;
+        job->samples = row->samples ? row->samples : job->samples;
+    }
+    if (!job->step)
+        return;
+    job_row->has_step = job_row->has_samples = true;
+    job_row->step = job->step;
+    job_row->samples = job->samples ? job->samples : job_row->samples;
+}
+
 static void commit(struct save *save, const char *digest)
 {
     struct job *job = save->job;
@@ -367,6 +381,7 @@ static void commit(struct save *save, const char *digest)
     Pb__Job *job_row = (Pb__Job *)draft_edit(&hub->drafts, &job->entry);
     job_row->has_last_checkpoint = true;
     job_row->last_checkpoint = save_view(save_resume(job))->id; /* seals may come out of order */
+    note_reached(job, save_view(save), job_row);
     job_row->version++;
     retire(job);
     job_review(job);

@@ -289,6 +289,24 @@ static void stage_and_seal(struct rig_node *node, int64_t job, int64_t step)
     rig_say_sealed(node);
 }
 
+/* A program without reports: torchrun and the like. */
+static void a_committed_checkpoint_raises_the_step(void **state)
+{
+    struct rig *rig = *state;
+    struct rig_node *node = rig_node_join(rig, "n1", 2);
+    int64_t job = rig_submit(rig, 1, with_checkpoints), step, samples;
+
+    rig_say(node, job, 0, 1, RUNNING, 0);
+    stage_and_seal(node, job, 300);
+    core_progress(rig->core, job, &step, &samples);
+    assert_int_equal(step, 300);
+    assert_int_equal(samples, 2400);
+    assert_int_equal(core_job(rig->core, job)->step, 300);
+    stage_and_seal(node, job, 200); /* sealed late: what was reached stays */
+    assert_int_equal(core_job(rig->core, job)->step, 300);
+    assert_int_equal(core_job(rig->core, job)->samples, 2400);
+}
+
 /* Two committed ones, then the newest and the one before cannot be loaded. */
 static int64_t all_damaged(struct rig *rig, struct rig_node *node, void (*fn)(Pb__JobSpec *spec))
 {
@@ -423,6 +441,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(commit_of_unknown_outcome_is_settled, setup, teardown),
         cmocka_unit_test_setup_teardown(database_away_refuses_writes_and_keeps_leases, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_committed_checkpoint_raises_the_step, setup, teardown),
         cmocka_unit_test_setup_teardown(checkpoint_commits_when_whole_and_is_resumed_from, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(step_0_is_refused_when_work_was_committed, setup, teardown),
