@@ -5,7 +5,6 @@
 #include "ctl/code_upload.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
-#include "proto/text/job_check.h"
 #include "proto/text/job_file.h"
 #include "proto/text/text_yaml.h"
 #include <errno.h>
@@ -59,29 +58,13 @@ static enum status read_yaml(const char *file, char **yaml, size_t *len, struct 
     return st;
 }
 
-static bool load_spec(struct entry *entry, const struct submission_options *options,
-                      struct text *problems)
-{
-    SCOPED_TEXT char *yaml = NULL;
-    size_t len;
-    if (read_yaml(entry->file, &yaml, &len, problems) != STATUS_OK)
-        return false;
-    const char *name = strcmp(entry->file, "-") == 0 ? "<stdin>" : entry->file;
-    struct job_file file = {name, yaml, len, options->sets, options->sets_count};
-    if (job_file_parse(&file, &entry->spec, problems) != STATUS_OK)
-        return false;
-    if (options->hold)
-        entry->spec->has_hold = entry->spec->hold = 1;
-    return true;
-}
-
 /* code.path is relative to the file that names it. */
-static char *code_directory(const struct entry *entry)
+static char *code_directory(const char *file, const char *path)
 {
-    const char *path = entry->spec->code->path, *slash = strrchr(entry->file, '/');
+    const char *slash = strrchr(file, '/');
     if (*path == '/' || !slash)
         return mem_strdup(path);
-    return mem_printf("%.*s/%s", (int)(slash - entry->file), entry->file, path);
+    return mem_printf("%.*s/%s", (int)(slash - file), file, path);
 }
 
 static struct pack *find_pack(struct submission *submission, const char *directory,
@@ -105,33 +88,43 @@ static struct pack *find_pack(struct submission *submission, const char *directo
     return pack;
 }
 
-static bool pack_code(struct submission *submission, struct entry *entry, struct text *problems)
+struct packing {
+    struct submission *submission;
+    const char *file;
+};
+
+static enum status pack_code(void *arg, Pb__Code *code, struct error *err)
 {
-    Pb__Code *code = entry->spec->code;
-    struct error err;
-    if (!code || code->on_nodes || !code->path || !*code->path)
-        return true;
-    SCOPED_TEXT char *directory = code_directory(entry);
-    const struct pack *pack = find_pack(submission, directory, &err);
-    if (!pack) {
-        text_addf(problems, "%s: field 'code': %s\n", entry->file, err.text);
-        return false;
-    }
+    const struct packing *packing = arg;
+    SCOPED_TEXT char *directory = code_directory(packing->file, code->path);
+    const struct pack *pack = find_pack(packing->submission, directory, err);
+    if (!pack)
+        return err->code;
     mem_free(code->digest);
     code->digest = mem_strdup(pack->digest);
-    return true;
+    return STATUS_OK;
 }
 
 static bool load_entry(struct submission *submission, struct entry *entry,
                        const struct submission_options *options, struct text *problems)
 {
-    if (!load_spec(entry, options, problems) || !pack_code(submission, entry, problems))
+    SCOPED_TEXT char *yaml = NULL;
+    size_t len;
+    if (read_yaml(entry->file, &yaml, &len, problems) != STATUS_OK)
         return false;
-    if (job_check(entry->spec, NULL) == STATUS_OK)
-        return true;
-    text_addf(problems, "%s: ", entry->file); /* a digest given by hand, and the like */
-    (void)!job_check(entry->spec, problems);
-    return false;
+    struct packing packing = {submission, entry->file};
+    struct job_file file = {.name = strcmp(entry->file, "-") == 0 ? "<stdin>" : entry->file,
+                            .yaml = yaml,
+                            .len = len,
+                            .sets = options->sets,
+                            .sets_count = options->sets_count,
+                            .pack = pack_code,
+                            .pack_arg = &packing};
+    if (job_file_parse(&file, &entry->spec, problems) != STATUS_OK)
+        return false;
+    if (options->hold)
+        entry->spec->has_hold = entry->spec->hold = 1;
+    return true;
 }
 
 struct submission *submission_load(char *const *files, size_t count,

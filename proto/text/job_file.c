@@ -81,7 +81,18 @@ static void place_problems(const char *checked, yaml_document_t *doc, struct pro
     text_fini(&known);
 }
 
-static void check_spec(Pb__JobSpec *spec, yaml_document_t *doc, struct problem_list *list)
+static void pack_code(const struct job_file *file, Pb__Code *code, yaml_document_t *doc,
+                      struct problem_list *list)
+{
+    static const char path[] = "code.path";
+    struct error err = {0};
+    yaml_mark_t mark = locate(doc, path, strlen(path));
+    if (file->pack(file->pack_arg, code, &err) != STATUS_OK)
+        problem_list_add(list, &mark, "field '%s': %s", path, err.text);
+}
+
+static void check_spec(const struct job_file *file, Pb__JobSpec *spec, yaml_document_t *doc,
+                       struct problem_list *list)
 {
     struct text checked;
     text_init(&checked, 0);
@@ -96,6 +107,8 @@ static void check_spec(Pb__JobSpec *spec, yaml_document_t *doc, struct problem_l
         code->digest = NULL;
     }
     text_fini(&checked);
+    if (file->pack && code && code->path && *code->path && !code->on_nodes)
+        pack_code(file, code, doc, list);
 }
 
 static void read_all(const struct job_file *file, yaml_document_t *doc, struct problem_list *list,
@@ -107,31 +120,42 @@ static void read_all(const struct job_file *file, yaml_document_t *doc, struct p
     for (size_t i = 0; i < file->sets_count; i++)
         if (text_format_set(&spec->base, file->sets[i], list->out) != STATUS_OK)
             list->count++;
-    check_spec(spec, doc, list);
+    check_spec(file, spec, doc, list);
 }
 
-enum status job_file_parse(const struct job_file *file, Pb__JobSpec **out, struct text *problems)
+static Pb__JobSpec *parse(const struct job_file *file, struct problem_list *list)
 {
-    struct problem_list list = {file->name, true, problems, 0};
     yaml_document_t doc;
-    if (!text_yaml_compose(file->yaml, file->len, &doc, &list))
-        return problem_list_end(&list);
+    if (!text_yaml_compose(file->yaml, file->len, &doc, list))
+        return NULL;
     yaml_node_t *root = yaml_document_get_root_node(&doc);
     Pb__JobSpec *spec = NULL;
     if (root && root->type == YAML_MAPPING_NODE) {
         spec = (Pb__JobSpec *)text_field_new_message(&pb__job_spec__descriptor);
-        read_all(file, &doc, &list, spec);
+        read_all(file, &doc, list, spec);
     } else {
-        problem_list_add(&list, root ? &root->start_mark : &(yaml_mark_t){0, 0, 0},
+        problem_list_add(list, root ? &root->start_mark : &(yaml_mark_t){0, 0, 0},
                          "%s; a job file is a mapping that starts with 'name:'",
                          root ? "not a mapping" : "the file is empty");
     }
     yaml_document_delete(&doc);
-    if (problem_list_end(&list) == STATUS_OK) {
+    return spec;
+}
+
+enum status job_file_parse(const struct job_file *file, Pb__JobSpec **out, struct text *problems)
+{
+    struct text lines;
+    text_init(&lines, 0);
+    struct problem_list list = {file->name, true, &lines, 0};
+    Pb__JobSpec *spec = parse(file, &list);
+    problem_list_sort(file->name, &lines);
+    enum status st = problem_list_end(&list);
+    if (problems)
+        text_add(problems, text_get(&lines));
+    text_fini(&lines);
+    if (st == STATUS_OK)
         *out = spec;
-        return STATUS_OK;
-    }
-    if (spec)
+    else if (spec)
         protobuf_c_message_free_unpacked(&spec->base, NULL);
-    return STATUS_INVALID;
+    return st;
 }

@@ -22,6 +22,8 @@ void problem_list_add(struct problem_list *list, const yaml_mark_t *mark, const 
     PRINTF_LIKE(3, 4);
 /* Says how many were left out, if any. STATUS_INVALID when there was a problem. */
 enum status problem_list_end(struct problem_list *list);
+/* Lines of this name by line and column, behind those that have no place; others stay in order. */
+void problem_list_sort(const char *name, struct text *lines);
 /* What the user wrote, for a message: printable, cut to fit out[PROBLEM_QUOTE_SIZE]. Returns out.
  */
 const char *problem_list_quote(const char *bytes, size_t len, char *out);

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Pb__JobSpec *spec = NULL;
     text_init(&problems, 0);
     text_init(&out, 0);
-    struct job_file file = {"f", (const char *)data, size, NULL, 0};
+    struct job_file file = {.name = "f", .yaml = (const char *)data, .len = size};
     if (job_file_parse(&file, &spec, &problems) == STATUS_OK) {
         job_check_fill(spec);
         protobuf_c_message_free_unpacked(&spec->base, NULL);
