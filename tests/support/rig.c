@@ -1,5 +1,6 @@
 /* rig.c - a daemon core over simulated time and database. See rig.h. */
 #include "tests/support/rig.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/digest.h"
 #include "proto/text/job_check.h"
@@ -83,6 +84,22 @@ void rig_fini(struct rig *rig)
     mem_free(rig->nodes);
     sim_db_destroy(rig->db);
     sim_destroy(rig->sim);
+}
+
+int rig_setup(void **state)
+{
+    static struct rig rig;
+
+    log_setup("test", LOG_ERROR, -1);
+    rig_init(&rig, 1);
+    *state = &rig;
+    return 0;
+}
+
+int rig_teardown(void **state)
+{
+    rig_fini(*state);
+    return 0;
 }
 
 /* --- scripted agents */
@@ -345,6 +362,12 @@ void rig_call(struct rig *rig, const ProtobufCMessage *request, struct rig_answe
     core_call(rig->core, "user/test", request, answered, answer);
     for (int i = 0; i < 3000 && !answer->done; i++)
         rig_run(rig, 10);
+}
+
+void rig_at_once_again(Pb__JobSpec *spec)
+{
+    spec->restart->has_backoff_ms = true;
+    spec->restart->backoff_ms = 0;
 }
 
 int64_t rig_submit(struct rig *rig, uint32_t workers, void (*fn)(Pb__JobSpec *spec))

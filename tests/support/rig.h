@@ -39,6 +39,9 @@ struct rig_answer { /* of a call */
 
 void rig_init(struct rig *rig, uint64_t seed);
 void rig_fini(struct rig *rig);
+/* Fixture of a test: one that logs nothing, of seed 1. */
+int rig_setup(void **state);
+int rig_teardown(void **state);
 void rig_start(struct rig *rig); /* a daemon over the database that is there */
 void rig_crash(struct rig *rig); /* kill -9 of it */
 void rig_run(struct rig *rig, int64_t ms);
@@ -63,6 +66,7 @@ void rig_say_sealed(struct rig_node *node); /* answers the first seal that is de
 /* A job of one role "main" with `workers` CPU workers; options may be changed through fn before it
  * is sent. Answers its id. */
 int64_t rig_submit(struct rig *rig, uint32_t workers, void (*fn)(Pb__JobSpec *spec));
+void rig_at_once_again(Pb__JobSpec *spec); /* fn: no back-off */
 /* Sends any call and runs until it is answered (or 30 s passed). Free answer->reply. */
 void rig_call(struct rig *rig, const ProtobufCMessage *request, struct rig_answer *answer);
 enum status rig_cancel(struct rig *rig, int64_t job);

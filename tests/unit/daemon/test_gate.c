@@ -1,6 +1,5 @@
 /* test_gate.c - where the daemon places "save at step S": by the pace, near when saves are wanted
  * often, and not ever farther when a rank refuses. */
-#include "base/log.h"
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
 
@@ -10,22 +9,6 @@
 #define DROP    PB__GATE__PHASE__DROP
 
 enum { PACE = 1000 }; /* steps a second */
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    log_setup("test", LOG_ERROR, -1);
-    rig_init(&rig, 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_fini(*state);
-    return 0;
-}
 
 static void save_each_second(Pb__JobSpec *spec)
 {
@@ -151,9 +134,9 @@ static void a_rush_of_late_reports_is_no_pace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_save_wanted_often_is_named_near, setup, teardown),
-        cmocka_unit_test_setup_teardown(refusals_do_not_drive_it_ahead, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_rush_of_late_reports_is_no_pace, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_save_wanted_often_is_named_near, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(refusals_do_not_drive_it_ahead, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(a_rush_of_late_reports_is_no_pace, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

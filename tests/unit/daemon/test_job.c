@@ -1,5 +1,4 @@
 /* test_job.c - what a job's rows say of workers that failed, ended, or never ran. */
-#include "base/log.h"
 #include "daemon/view.h"
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
@@ -7,22 +6,6 @@
 #define S(x)    PB__JOB__STATE__##x
 #define RUNNING PB__ACTUAL_WORKER__STATE__RUNNING
 #define EXITED  PB__ACTUAL_WORKER__STATE__EXITED
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    log_setup("test", LOG_ERROR, -1);
-    rig_init(&rig, 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_fini(*state);
-    return 0;
-}
 
 static void a_start_that_failed_has_no_exit_code(void **state)
 {
@@ -72,12 +55,6 @@ static void an_ended_rank_keeps_its_last_step(void **state)
     arena_destroy(arena);
 }
 
-static void at_once_again(Pb__JobSpec *spec)
-{
-    spec->restart->has_backoff_ms = true;
-    spec->restart->backoff_ms = 0;
-}
-
 static void report_step(struct rig_node *node, int64_t job, int64_t step)
 {
     Pb__BulkUp up = PB__BULK_UP__INIT;
@@ -105,7 +82,7 @@ static void a_new_attempt_begins_at_its_resume_step(void **state)
 {
     struct rig *rig = *state;
     struct rig_node *node = rig_node_join(rig, "n1", 2);
-    int64_t job = rig_submit(rig, 1, at_once_again);
+    int64_t job = rig_submit(rig, 1, rig_at_once_again);
 
     rig_say(node, job, 0, 1, RUNNING, 0);
     rig_say_staged(node, job, 0, 1, 20, 160);
@@ -122,9 +99,11 @@ static void a_new_attempt_begins_at_its_resume_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_start_that_failed_has_no_exit_code, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_ended_rank_keeps_its_last_step, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_new_attempt_begins_at_its_resume_step, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_start_that_failed_has_no_exit_code, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(an_ended_rank_keeps_its_last_step, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(a_new_attempt_begins_at_its_resume_step, rig_setup,
+                                        rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,23 +1,6 @@
 /* test_node.c - what may be asked of a node. */
-#include "base/log.h"
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    log_setup("test", LOG_ERROR, -1);
-    rig_init(&rig, 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_fini(*state);
-    return 0;
-}
 
 static enum status set_admin(struct rig *rig, Pb__Node__Admin admin, struct error *err)
 {
@@ -60,7 +43,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-            a_cordoned_node_starts_nothing_and_a_drain_is_told_what_to_do, setup, teardown),
+            a_cordoned_node_starts_nothing_and_a_drain_is_told_what_to_do, rig_setup, rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,25 +1,8 @@
 /* test_node_use.c - what is used on nodes is what the rows say: drift is found, counted and mended;
  * nothing wraps. */
-#include "base/log.h"
 #include "daemon/hub.h"
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    log_setup("test", LOG_ERROR, -1);
-    rig_init(&rig, 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_fini(*state);
-    return 0;
-}
 
 static struct core_health health(const struct rig *rig)
 {
@@ -110,9 +93,11 @@ static void m34_sums_do_not_wrap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(m33_drift_is_found_counted_and_mended, setup, teardown),
-        cmocka_unit_test_setup_teardown(m34_use_is_given_back_exactly_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(m34_sums_do_not_wrap, setup, teardown),
+        cmocka_unit_test_setup_teardown(m33_drift_is_found_counted_and_mended, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(m34_use_is_given_back_exactly_once, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(m34_sums_do_not_wrap, rig_setup, rig_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,37 +1,14 @@
 /* test_pass.c - what a pass makes of the history of a job. */
-#include "base/log.h"
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
 
 #define S(x) PB__JOB__STATE__##x
 
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    log_setup("test", LOG_ERROR, -1);
-    rig_init(&rig, 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_fini(*state);
-    return 0;
-}
-
-static void at_once_again(Pb__JobSpec *spec)
-{
-    spec->restart->has_backoff_ms = true;
-    spec->restart->backoff_ms = 0;
-}
-
 static void a_job_goes_elsewhere_after_a_start_that_failed(void **state)
 {
     struct rig *rig = *state;
     struct rig_node *nodes[] = {rig_node_join(rig, "n1", 2), rig_node_join(rig, "n2", 2)};
-    int64_t job = rig_submit(rig, 1, at_once_again);
+    int64_t job = rig_submit(rig, 1, rig_at_once_again);
     const char *first = core_attempt(rig->core, job, 1)->places[0]->node;
     struct rig_node *broken = strcmp(first, "n1") ? nodes[1] : nodes[0];
 
@@ -65,7 +42,7 @@ static void the_newest_failures_of_a_large_gang_count(void **state)
 
     for (int i = 0; i <= BROKEN; i++)
         rig_node_join(rig, names[i], RANKS);
-    int64_t job = rig_submit(rig, RANKS, at_once_again);
+    int64_t job = rig_submit(rig, RANKS, rig_at_once_again);
     for (uint32_t i = 0; i < BROKEN; i++) {
         broken[i] = node_of(rig, job, i + 1);
         for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -80,9 +57,10 @@ static void the_newest_failures_of_a_large_gang_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_job_goes_elsewhere_after_a_start_that_failed, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(the_newest_failures_of_a_large_gang_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_job_goes_elsewhere_after_a_start_that_failed, rig_setup,
+                                        rig_teardown),
+        cmocka_unit_test_setup_teardown(the_newest_failures_of_a_large_gang_count, rig_setup,
+                                        rig_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

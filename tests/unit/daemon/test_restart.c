@@ -1,6 +1,5 @@
 /* test_restart.c - restarts that an agent made by itself: counted once, told once, never beyond
  * what was granted. */
-#include "base/log.h"
 #include "daemon/restart.h"
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
@@ -11,22 +10,6 @@
 #define WANT_RUN  PB__DESIRED_WORKER__WANT__RUN
 #define WANT_STOP PB__DESIRED_WORKER__WANT__STOP
 #define CRASHED   PB__REASON__CODE__WORKER_SIGNALLED
-
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    log_setup("test", LOG_ERROR, -1);
-    rig_init(&rig, 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_fini(*state);
-    return 0;
-}
 
 static void budget_of_two(Pb__JobSpec *spec)
 {
@@ -357,7 +340,7 @@ static void what_is_charged_is_a_table(void **state)
 
 int main(void)
 {
-#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(a_gang_on_one_node_is_granted_what_the_budget_has_left),
         T(nothing_is_granted_over_two_nodes_without_budget_or_to_who_stops),
