@@ -401,8 +401,8 @@ select 1
 
 
 def test_m42_broken_transactions_are_repeated(cluster):
-    """Every third transaction that changes a job ends in a deadlock: nothing is lost or doubled, all
-    jobs end."""
+    """Every third transaction that changes a job ends in a deadlock: nothing is lost or doubled,
+    all jobs end."""
     cluster.sql(BREAK_OFF)
     try:
         files = [cluster.write(spec(f"m42-{n}", "echo once")) for n in range(12)]
