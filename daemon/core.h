@@ -86,6 +86,10 @@ struct agent_link *core_node_link(const struct core *core, const char *node);
 /* Highest step and samples stored for the job's current attempt (rank 0 of the first role). */
 void core_progress(const struct core *core, int64_t job, int64_t *step, int64_t *samples);
 
+/* Could the nodes in service ever hold such a job, if idle? If not, why: for people. The spec has
+ * passed job_check. */
+bool core_fits(const struct core *core, const Pb__JobSpec *spec, char *why, size_t cap);
+
 /* Committed events kept in memory, in order: those with seq > after. Returns how many were written;
  * *oldest is the oldest kept seq. */
 size_t core_events(const struct core *core, int64_t after, const Pb__Event **out, size_t max,

@@ -6,6 +6,8 @@
 #include "daemon/node.h"
 #include "daemon/pass_avoid.h"
 #include "daemon/save.h"
+#include "proto/text/job_check.h"
+#include "proto/text/message.h"
 #include "scheduler/place.h"
 
 #define ARENA_MAX ((size_t)512 << 20)
@@ -68,11 +70,12 @@ static void snapshot_node(struct pass *pass, struct node *node)
 }
 
 /* --- jobs */
-static void snapshot_roles(struct pass *pass, const struct job *job, struct snapshot_job *out)
+/* resume: what it continues from; NULL: from the start */
+static void snapshot_roles(struct pass *pass, const Pb__JobSpec *spec, const struct save *resume,
+                           struct snapshot_job *out)
 {
-    const Pb__JobSpec *spec = job_view(job)->spec;
     struct snapshot_role *roles = arena_alloc(pass->arena, sizeof(*roles) * (spec->n_roles + 1));
-    bool fixed = spec->checkpoint && !spec->checkpoint->resizable && save_resume(job);
+    bool fixed = spec->checkpoint && !spec->checkpoint->resizable && resume;
 
     for (size_t i = 0; i < spec->n_roles; i++) {
         const Pb__Role *role = spec->roles[i];
@@ -85,7 +88,7 @@ static void snapshot_roles(struct pass *pass, const struct job *job, struct snap
         roles[i].memory_mib = role->resources->memory_mib;
     }
     if (fixed) /* opaque checkpoints load on the size that wrote them */
-        roles[0].workers = roles[0].workers_min = save_view(save_resume(job))->world;
+        roles[0].workers = roles[0].workers_min = save_view(resume)->world;
     out->roles = roles;
     out->roles_count = spec->n_roles;
 }
@@ -107,15 +110,16 @@ static const char *only_node(const struct pass *pass, const struct job *job)
 }
 
 /* A job that asks for no checkpoints runs on nodes without a vault, too. */
-static const char *vault_needed(const struct hub *hub, const struct job *job)
+static const char *vault_needed(const struct hub *hub, const Pb__JobSpec *spec,
+                                const struct save *resume)
 {
-    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+    const Pb__CheckpointPolicy *policy = spec->checkpoint;
 
     if (!policy)
         return NULL;
     if (policy->vault && *policy->vault)
         return policy->vault;
-    return policy->every_steps || policy->every_s || policy->watch || save_resume(job)
+    return policy->every_steps || policy->every_s || policy->watch || resume
                ? hub->options.default_vault
                : NULL;
 }
@@ -147,10 +151,10 @@ static void snapshot_jobs(struct pass *pass)
         struct snapshot_job *out = &jobs[pass->snapshot.jobs_count];
         pass->jobs[pass->snapshot.jobs_count++] = job;
         out->id = job_view(job)->id;
-        out->vault = vault_needed(hub, job);
+        out->vault = vault_needed(hub, job_view(job)->spec, save_resume(job));
         out->only_node = only_node(pass, job);
         out->avoids_count = pass_avoid(job, pass->snapshot.now_us, pass->arena, &out->avoids);
-        snapshot_roles(pass, job, out);
+        snapshot_roles(pass, job_view(job)->spec, save_resume(job), out);
     }
     pass->snapshot.jobs = jobs;
 }
@@ -222,22 +226,29 @@ static void apply_start(struct pass *pass, struct job *job, const struct plan_en
     job_arm(job);
 }
 
+static void snapshot_nodes(struct pass *pass)
+{
+    const struct hub *hub = pass->hub;
+    size_t count = map_count(hub->nodes), at = 0;
+
+    pass->nodes = arena_alloc(pass->arena, sizeof(struct node *) * (count + 1));
+    pass->snapshot.nodes = arena_alloc(pass->arena, sizeof(struct snapshot_node) * (count + 1));
+    for (struct node *node; (node = map_next(hub->nodes, &at));)
+        if ((node->entry.row || node->entry.draft) && node_view(node)->inventory)
+            snapshot_node(pass, node);
+    pass->snapshot.now_us = loop_wall_us(hub->loop);
+}
+
 void pass_run(struct hub *hub)
 {
     struct pass pass = {.hub = hub};
-    size_t count = map_count(hub->nodes), at = 0;
 
     hub->health.passes++;
     hub->health.last_pass_us = loop_now_us(hub->loop);
     if (!hub->queue_count)
         return;
     pass.arena = arena_create(ARENA_MAX);
-    pass.nodes = arena_alloc(pass.arena, sizeof(struct node *) * (count + 1));
-    pass.snapshot.nodes = arena_alloc(pass.arena, sizeof(struct snapshot_node) * (count + 1));
-    for (struct node *node; (node = map_next(hub->nodes, &at));)
-        if ((node->entry.row || node->entry.draft) && node_view(node)->inventory)
-            snapshot_node(&pass, node);
-    pass.snapshot.now_us = loop_wall_us(hub->loop);
+    snapshot_nodes(&pass);
     snapshot_jobs(&pass);
     struct plan plan = place_pass(&pass.snapshot, pass.arena);
     for (size_t i = 0; i < plan.entries_count; i++) {
@@ -252,4 +263,24 @@ void pass_run(struct hub *hub)
                      entry->text);
     }
     arena_destroy(pass.arena);
+}
+
+bool core_fits(const struct core *core, const Pb__JobSpec *spec, char *why, size_t cap)
+{
+    struct pass pass = {.hub = (struct hub *)(uintptr_t)core, .arena = arena_create(ARENA_MAX)};
+    Pb__JobSpec *whole = (Pb__JobSpec *)message_copy(&spec->base);
+    struct snapshot_job wanted = {0};
+
+    job_check_fill(whole);
+    snapshot_nodes(&pass);
+    wanted.vault = vault_needed(pass.hub, whole, NULL);
+    snapshot_roles(&pass, whole, NULL, &wanted);
+    pass.snapshot.jobs = &wanted;
+    pass.snapshot.jobs_count = 1;
+    struct plan plan = place_pass(&pass.snapshot, pass.arena);
+    bool fits = plan.entries[0].answer != PLAN_UNSATISFIABLE;
+    snprintf(why, cap, "%s", fits ? "" : plan.entries[0].text);
+    arena_destroy(pass.arena);
+    protobuf_c_message_free_unpacked(&whole->base, NULL);
+    return fits;
 }

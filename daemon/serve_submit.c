@@ -64,11 +64,17 @@ static enum status serve_submit_check(const struct identity *who, const Pb__Subm
     return st;
 }
 
-static void serve_submit_dry(struct rpc_call *call)
+static void serve_submit_dry(const struct serve *serve, struct rpc_call *call,
+                             const Pb__SubmitRequest *request)
 {
     Pb__SubmitReply reply = PB__SUBMIT_REPLY__INIT;
+    char why[400], note[440];
 
     reply.note = "checked; nothing is stored";
+    if (!core_fits(serve->options.core, request->spec, why, sizeof(why))) {
+        snprintf(note, sizeof(note), "fits nowhere: %s", why);
+        reply.note = note;
+    }
     rpc_call_reply(call, &reply.base);
 }
 
@@ -123,7 +129,8 @@ void serve_submit(void *arg, struct rpc_call *call, const ProtobufCMessage *mess
     if (st != STATUS_OK)
         rpc_call_fail(call, st, problems);
     else if (request->dry_run)
-        serve_submit_dry(call); /* ctl uploads code only for a submit that is meant */
+        serve_submit_dry(serve, call,
+                         request); /* ctl uploads code only for a submit that is meant */
     else
         serve_submit_hold(serve, call, request);
 }

@@ -240,9 +240,10 @@ static void explain(const struct pass *pass, const struct snapshot_job *job,
     entry->text = "waits for free devices";
     if (role)
         snprintf(text, sizeof(text),
-                 "role %.63s needs %u workers of %u %.31s each; nodes in service%s%.63s could hold "
+                 "role %.63s needs %u worker%s of %u %.31s%s; nodes in service%s%.63s could hold "
                  "%llu even if idle",
-                 role->name, role->workers_min, role->devices, role->device,
+                 role->name, role->workers_min, role->workers_min == 1 ? "" : "s", role->devices,
+                 role->device, role->workers_min == 1 ? "" : " each",
                  job->vault ? " with vault " : "", job->vault ? job->vault : "",
                  (unsigned long long)ever);
     else if (avoid)

@@ -147,12 +147,15 @@ static void a_dry_run_stores_nothing(void **state)
 {
     struct daemon_rig *rig = *state;
     Pb__SubmitRequest request = PB__SUBMIT_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
 
     request.request_id = "request-1";
     request.spec = daemon_rig_spec("a", "default");
     request.has_dry_run = request.dry_run = true;
-    assert_int_equal(daemon_rig_call(daemon_rig_admin(rig), "Submit", &request.base, NULL, NULL),
+    assert_int_equal(daemon_rig_call(daemon_rig_admin(rig), "Submit", &request.base, &reply, NULL),
                      STATUS_OK);
+    assert_non_null(strstr(((Pb__SubmitReply *)reply)->note, "fits nowhere: role ")); /* no node */
+    protobuf_c_message_free_unpacked(reply, NULL);
     assert_int_equal(fake_store_count(rig->store, CHANGE_JOB), 0);
     pb__job_spec__free_unpacked(request.spec, NULL);
 }
