@@ -183,6 +183,18 @@ size_t text_distance(const char *a, const char *b, size_t limit)
     return least(rows[a_len % 3][b_len], limit + 1);
 }
 
+/* The shortest that begins with the word. */
+static const char *text_begun(const char *word, const char *const *names, size_t count)
+{
+    size_t len = strlen(word);
+    const char *shortest = NULL;
+
+    for (size_t i = 0; len >= 3 && i < count; i++)
+        if (strncmp(names[i], word, len) == 0 && (!shortest || strlen(names[i]) < strlen(shortest)))
+            shortest = names[i];
+    return shortest;
+}
+
 const char *text_nearest(const char *word, const char *const *names, size_t count)
 {
     size_t limit = strlen(word) / 3 ? strlen(word) / 3 : 1;
@@ -196,7 +208,7 @@ const char *text_nearest(const char *word, const char *const *names, size_t coun
             nearest = names[i];
         }
     }
-    return nearest;
+    return nearest ? nearest : text_begun(word, names, count);
 }
 
 /* --- numbers */

@@ -32,7 +32,8 @@ void text_cut(char *text, size_t max);
 /* How many characters differ, are missing or too many, or changed places with the next; capped:
  * returns limit + 1 when larger. For "did you mean". */
 size_t text_distance(const char *a, const char *b, size_t limit);
-/* The nearest of names within a third of its length (at least 1), or NULL. */
+/* The nearest of names within a third of its length (at least 1); else the shortest that begins
+ * with the word, of 3 characters or more; or NULL. */
 const char *text_nearest(const char *word, const char *const *names, size_t count);
 /* Whole string, decimal, in range. False leaves *out alone. */
 bool text_to_i64(const char *text, int64_t min, int64_t max, int64_t *out);

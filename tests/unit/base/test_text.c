@@ -124,6 +124,9 @@ static void nearest_is_near(void **state)
     assert_string_equal(text_nearest("state-dir", names, 3), "state_dir");
     assert_null(text_nearest("colour", names, 3));
     assert_null(text_nearest("", names, 3));
+    static const char *const fields[] = {"backoff_ms_max", "backoff_ms", "budget"};
+    assert_string_equal(text_nearest("backoff", fields, 3), "backoff_ms");
+    assert_null(text_nearest("ba", fields, 3));
 }
 
 static void numbers_are_whole_and_in_range(void **state)
