@@ -38,7 +38,7 @@ static const ProtobufCMessage *fill(void *arg, const char *request_id, int64_t j
 static int run(const void *arg, int argc, char **argv)
 {
     struct cancel cancel = {.config = arg};
-    struct job_change change = {"Cancel", "being cancelled", fill, &cancel};
+    struct job_change change = {"Cancel", "being cancelled", fill, &cancel, NULL};
     int64_t *ids = NULL;
     size_t count;
     int code = VERB_USAGE;

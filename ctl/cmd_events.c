@@ -97,6 +97,31 @@ static int follow(struct listing *listing)
     }
 }
 
+/* Is there such a node? If not, says so. */
+static int check_node(struct connect *connect, const char *name)
+{
+    Pb__ListNodesRequest request = PB__LIST_NODES_REQUEST__INIT;
+    Pb__ListNodesReply *reply;
+    int code = connect_ask(connect, "ListNodes", &request.base, (ProtobufCMessage **)&reply);
+    if (code != VERB_OK)
+        return code;
+    const char **names = mem_array(reply->n_nodes + 1, sizeof(*names));
+    bool there = false;
+    for (size_t i = 0; i < reply->n_nodes; i++) {
+        const Pb__Node *node = reply->nodes[i]->node;
+        names[i] = node && node->name ? node->name : "";
+        there = there || strcmp(names[i], name) == 0;
+    }
+    const char *near = text_nearest(name, names, reply->n_nodes);
+    if (!there)
+        output_error("no node '%s'%s%s%s", name,
+                     near ? "; did you mean '" : " (see `rondoctl nodes`)", near ? near : "",
+                     near ? "'?" : "");
+    mem_free(names);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return there ? VERB_OK : VERB_REFUSED;
+}
+
 static int list(struct listing *listing)
 {
     Pb__ListEventsRequest request = PB__LIST_EVENTS_REQUEST__INIT;
@@ -119,6 +144,8 @@ static int list(struct listing *listing)
             put_event(listing, reply->events[i]);
     if (reply->n_events == 0 && listing->job != 0)
         code = job_arg_check(listing->connect, listing->job);
+    if (reply->n_events == 0 && code == VERB_OK && *listing->config->node)
+        code = check_node(listing->connect, listing->config->node);
     protobuf_c_message_free_unpacked(&reply->base, NULL);
     return code;
 }
@@ -134,6 +161,8 @@ static int run(const void *arg, int argc, char **argv)
     if (!listing.connect)
         return code;
     code = argc > 0 ? job_arg_find(listing.connect, argv[0], true, &listing.job) : VERB_OK;
+    if (code == VERB_OK && config->follow && *config->node)
+        code = check_node(listing.connect, config->node);
     if (code == VERB_OK)
         code = config->follow ? follow(&listing) : list(&listing);
     connect_close(listing.connect);

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/job_change.h"
+#include "ctl/job_state.h"
 
 struct config {
     struct connect_flags connect;
@@ -25,10 +26,22 @@ static const ProtobufCMessage *fill(void *arg, const char *request_id, int64_t j
     return &hold->request.base;
 }
 
+/* HELD already; or not held, and with no end or hold that is still to come. */
+static bool is_so(const void *arg, const Pb__Job *job)
+{
+    const struct hold *hold = arg;
+    Pb__Job__State state = job->state;
+    if (!hold->release)
+        return state == PB__JOB__STATE__HELD;
+    bool stops = state == PB__JOB__STATE__SAVING || state == PB__JOB__STATE__STOPPING;
+    return !job_state_ended(state) && state != PB__JOB__STATE__HELD &&
+           (!stops || job->next == PB__JOB__NEXT__REQUEUE);
+}
+
 static int change(const struct config *config, bool release, int argc, char **argv)
 {
     struct hold hold = {.release = release};
-    struct job_change what = {"Hold", release ? "released" : "being held", fill, &hold};
+    struct job_change what = {"Hold", release ? "released" : "being held", fill, &hold, is_so};
     int64_t *ids = NULL;
     size_t count;
     int code = VERB_USAGE;

@@ -1,6 +1,7 @@
 /* cmd_jobs.c - the list of jobs. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
+#include "ctl/job_arg.h"
 #include "ctl/job_state.h"
 #include "ctl/output.h"
 #include <inttypes.h>
@@ -57,7 +58,7 @@ static void print(const Pb__ListJobsReply *reply)
                      (long long)reply->age_ms / 1000);
 }
 
-/* Operands are ids or exact names; names are looked up one by one by the daemon. */
+/* Operands are ids, or one name or the start of one. */
 static bool fill_ids(int argc, char **argv, int64_t *ids, Pb__JobFilter *filter)
 {
     for (int i = 0; i < argc && i < IDS_MAX; i++) {
@@ -87,6 +88,74 @@ static bool fill_filter(const struct config *config, int argc, char **argv, int6
     return fill_ids(argc, argv, ids, filter);
 }
 
+static int ask(struct connect *connect, Pb__ListJobsRequest *request, Pb__ListJobsReply **out)
+{
+    return connect_ask(connect, "ListJobs", &request->base, (ProtobufCMessage **)out);
+}
+
+/* Nothing has that name: as much of one as `show` takes will do. *reply is replaced. */
+static int by_start(struct connect *connect, Pb__ListJobsRequest *request,
+                    Pb__ListJobsReply **reply)
+{
+    Pb__JobFilter one = PB__JOB_FILTER__INIT, *filter = request->filter;
+    Pb__ListJobsReply *found;
+    int64_t id;
+    int code = job_arg_find(connect, filter->name, true, &id);
+    if (code != VERB_OK)
+        return code;
+    one.ids = &id;
+    one.n_ids = 1;
+    request->filter = &one;
+    code = ask(connect, request, &found);
+    request->filter = filter;
+    if (code != VERB_OK)
+        return code;
+    if (found->n_jobs > 0 && strcmp(job_state_job_name(found->jobs[0]), filter->name) != 0) {
+        filter->name = (char *)(uintptr_t)job_state_job_name(found->jobs[0]);
+        protobuf_c_message_free_unpacked(&(*reply)->base, NULL);
+        *reply = NULL;
+        code = ask(connect, request, reply);
+    }
+    protobuf_c_message_free_unpacked(&found->base, NULL);
+    return code;
+}
+
+/* Of the ids asked for, which are not there at all? */
+static int check_ids(struct connect *connect, const Pb__JobFilter *filter,
+                     const Pb__ListJobsReply *reply)
+{
+    int worst = VERB_OK;
+    for (size_t i = 0; i < filter->n_ids && worst != VERB_UNREACHED; i++) {
+        bool there = false;
+        for (size_t k = 0; k < reply->n_jobs && !there; k++)
+            there = reply->jobs[k]->id == filter->ids[i];
+        int code = there ? VERB_OK : job_arg_check(connect, filter->ids[i]);
+        worst = code > worst ? code : worst;
+    }
+    return worst;
+}
+
+/* word: the operand that is a name; NULL: none. */
+static int list(struct connect *connect, Pb__ListJobsRequest *request, const char *word,
+                enum output_format format)
+{
+    Pb__ListJobsReply *reply = NULL;
+    int code = ask(connect, request, &reply);
+    if (code != VERB_OK)
+        return code;
+    if (reply->n_jobs == 0 && word)
+        code = by_start(connect, request, &reply);
+    if (code == VERB_OK && format == OUTPUT_TABLE)
+        print(reply);
+    else if (code == VERB_OK)
+        output_message(format, &reply->base);
+    if (code == VERB_OK)
+        code = check_ids(connect, request->filter, reply);
+    if (reply)
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return code;
+}
+
 static int run(const void *arg, int argc, char **argv)
 {
     const struct config *config = arg;
@@ -94,7 +163,6 @@ static int run(const void *arg, int argc, char **argv)
     Pb__JobFilter filter = PB__JOB_FILTER__INIT;
     Pb__Job__State states[STATES_MAX];
     int64_t ids[IDS_MAX];
-    Pb__ListJobsReply *reply;
     enum output_format format;
     int code = VERB_USAGE;
     if (!output_parse(config->connect.output, &format) ||
@@ -107,14 +175,7 @@ static int run(const void *arg, int argc, char **argv)
     request.has_limit = 1;
     request.limit = config->limit;
     request.has_brief = request.brief = 1;
-    code = connect_ask(connect, "ListJobs", &request.base, (ProtobufCMessage **)&reply);
-    if (code == VERB_OK) {
-        if (format == OUTPUT_TABLE)
-            print(reply);
-        else
-            output_message(format, &reply->base);
-        protobuf_c_message_free_unpacked(&reply->base, NULL);
-    }
+    code = list(connect, &request, filter.name && !*config->name ? filter.name : NULL, format);
     connect_close(connect);
     return code;
 }

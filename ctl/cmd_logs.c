@@ -36,6 +36,7 @@ struct reading {
     uint32_t attempt;
     bool closed, broken; /* the log is complete; stdout takes no more */
     bool any;            /* something was written */
+    bool waits, said;    /* for its first attempt; that was told */
 };
 
 static bool take_piece(void *arg, const ProtobufCMessage *message)
@@ -69,6 +70,18 @@ static enum status read_once(struct reading *reading, struct error *err)
     return connect_stream(reading->connect, "Logs", &request.base, take_piece, reading, err);
 }
 
+/* Once. */
+static void say_waits(struct reading *reading, const Pb__Job *job)
+{
+    const char *why = job_state_text(job);
+    if (reading->said)
+        return;
+    reading->said = true;
+    fflush(stdout);
+    output_error("job %lld waits: %s", (long long)reading->job,
+                 *why ? why : job_state_name(job->state));
+}
+
 /* The job as it is now: whether it has ended, and its attempt. */
 static int look(struct reading *reading, bool *ended, uint32_t *attempt)
 {
@@ -89,6 +102,8 @@ static int look(struct reading *reading, bool *ended, uint32_t *attempt)
     } else {
         *ended = job_state_ended(reply->jobs[0]->state);
         *attempt = reply->jobs[0]->attempt;
+        if (reading->waits && !*attempt && !*ended)
+            say_waits(reading, reply->jobs[0]);
     }
     protobuf_c_message_free_unpacked(&reply->base, NULL);
     return code;
@@ -160,6 +175,7 @@ static int read_all(struct reading *reading)
 {
     bool ended = false;
     if (reading->config->attempt == 0) {
+        reading->waits = reading->config->follow;
         int code = look(reading, &ended, &reading->attempt);
         while (code == VERB_OK && reading->attempt == 0 && !ended && reading->config->follow) {
             connect_pause(2);

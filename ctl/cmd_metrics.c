@@ -128,7 +128,7 @@ static void print(const struct config *config, enum output_format format,
         output_message(format, &reply->base);
     } else if (config->plot) {
         if (!curve_print(reply->series, reply->n_series, 20))
-            printf("no points yet\n");
+            printf("no points\n");
     } else if (config->points || config->follow) {
         print_points(reply);
     } else {
@@ -250,6 +250,15 @@ static int say_elsewhere(struct asking *asking)
     return some ? VERB_REFUSED : job_arg_check(asking->connect, asking->job);
 }
 
+static int say_none(struct asking *asking)
+{
+    bool ended = false;
+    int code = has_ended(asking, &ended);
+    if (code == VERB_OK)
+        output_text("", ended ? "no points" : "no points yet");
+    return code;
+}
+
 static int say_empty(struct asking *asking)
 {
     if (asking->after_step < 0 &&
@@ -285,7 +294,7 @@ static int run(const void *arg, int argc, char **argv)
         if (reply->n_series == 0)
             code = say_empty(&asking);
         if (reply->n_series == 0 && code == VERB_OK && format == OUTPUT_TABLE)
-            output_text("", "no points yet");
+            code = say_none(&asking);
         protobuf_c_message_free_unpacked(&reply->base, NULL);
     }
     connect_close(connect);

@@ -1,6 +1,7 @@
 /* cmd_submit.c - jobs from YAML files. Loop thread. */
 #include "base/mem.h"
 #include "ctl/cmd.h"
+#include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "ctl/progress.h"
 #include "ctl/submission.h"
@@ -43,6 +44,22 @@ static void say_submitted(const struct submission *submission, const Pb__SubmitM
     fflush(stdout);
 }
 
+/* What goes on when the wait is interrupted. */
+static void say_when_interrupted(const int64_t *ids, size_t count)
+{
+    struct text line;
+    text_init(&line, 0);
+    text_addf(&line, count == 1 ? "job %" PRId64 " goes on" : "jobs %" PRId64, ids[0]);
+    if (count > 1)
+        text_addf(&line, " to %" PRId64 " go on", ids[count - 1]);
+    text_add(&line, "; `rondoctl cancel");
+    for (size_t i = 0; i < count && i < 5; i++)
+        text_addf(&line, " %" PRId64, ids[i]);
+    text_add(&line, count == 1 ? "` ends it" : count > 5 ? " ...` ends them" : "` ends them");
+    interrupt_say(text_get(&line));
+    text_fini(&line);
+}
+
 /* Those that were accepted, until their ends. */
 static int stay(const struct config *config, struct connect *connect,
                 const Pb__SubmitManyReply *reply)
@@ -55,6 +72,7 @@ static int stay(const struct config *config, struct connect *connect,
             ids[count++] = reply->results[i]->job;
     if (count == 0 || (!config->follow && !config->wait))
         return VERB_OK;
+    say_when_interrupted(ids, count);
     if (config->follow && count == 1)
         return progress_follow(connect, ids[0]);
     return progress_wait(connect, ids, count, config->quiet);
@@ -80,6 +98,7 @@ static int submit(const struct config *config, struct connect *connect,
         output_message(format, &reply.base);
     fflush(stdout);
     if (code == VERB_OK || code == VERB_REFUSED) {
+        submission_warn(submission, connect);
         int later = stay(config, connect, &reply);
         code = code > later ? code : later;
     }
@@ -87,12 +106,17 @@ static int submit(const struct config *config, struct connect *connect,
     return code;
 }
 
-static int dry_run(struct connect *connect, struct submission *submission)
+static int dry_run(struct connect *connect, struct submission *submission,
+                   enum output_format format)
 {
-    int code = submission_try(submission, connect);
-    if (code == VERB_OK)
+    Pb__SubmitManyReply reply = PB__SUBMIT_MANY_REPLY__INIT;
+    int code = submission_try(submission, connect, &reply);
+    if (format != OUTPUT_TABLE)
+        output_message(format, &reply.base);
+    else if (code == VERB_OK)
         printf("%zu job%s checked; nothing is stored\n", submission_count(submission),
                submission_count(submission) == 1 ? " is" : "s are");
+    reply_fini(&reply);
     return code;
 }
 
@@ -111,7 +135,7 @@ static int run(const void *arg, int argc, char **argv)
         return code;
     struct connect *connect = connect_open(&config->connect, &code);
     if (connect)
-        code = config->dry_run ? dry_run(connect, submission)
+        code = config->dry_run ? dry_run(connect, submission, format)
                                : submit(config, connect, submission, format);
     connect_close(connect);
     submission_destroy(submission);

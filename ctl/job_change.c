@@ -7,22 +7,54 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static int look(struct connect *connect, int64_t id, Pb__ShowJobReply **out)
+{
+    Pb__ShowJobRequest request = PB__SHOW_JOB_REQUEST__INIT;
+    request.has_job = 1;
+    request.job = id;
+    return connect_ask(connect, "ShowJob", &request.base, (ProtobufCMessage **)out);
+}
+
+/* The change is not possible: scripts repeat themselves, and want to know how the job stands. */
+static int refused(struct connect *connect, enum output_format format,
+                   const struct job_change *change, int64_t id, const struct error *err)
+{
+    Pb__ShowJobReply *show;
+    int code = look(connect, id, &show);
+    if (code != VERB_OK)
+        return code;
+    bool so = change->is_so && show->job && change->is_so(change->arg, show->job);
+    if (show->job && format != OUTPUT_TABLE) {
+        Pb__JobReply reply = PB__JOB_REPLY__INIT;
+        reply.job = show->job;
+        output_message(format, &reply.base);
+    } else if (so) {
+        printf("job %" PRId64 " is %s already\n", id, job_state_name(show->job->state));
+    }
+    protobuf_c_message_free_unpacked(&show->base, NULL);
+    return so ? VERB_OK : connect_fail(connect, err->code, err->text);
+}
+
 static int change_one(struct connect *connect, enum output_format format,
                       const struct job_change *change, int64_t id)
 {
     char request_id[CONNECT_ID_SIZE];
-    Pb__JobReply *reply;
+    ProtobufCMessage *message;
+    struct error err = {0};
     connect_request_id(connect, request_id);
     const ProtobufCMessage *request = change->request(change->arg, request_id, id);
-    int code = connect_ask(connect, change->method, request, (ProtobufCMessage **)&reply);
-    if (code != VERB_OK)
-        return code;
+    enum status st = connect_call(connect, change->method, request, &message, &err);
+    if (st == STATUS_PRECONDITION)
+        return refused(connect, format, change, id, &err);
+    if (st != STATUS_OK)
+        return connect_fail(connect, st, err.text);
+    const Pb__JobReply *reply = (const Pb__JobReply *)message;
     if (format != OUTPUT_TABLE)
-        output_message(format, &reply->base);
+        output_message(format, message);
     else
         printf("job %" PRId64 " is %s, now %s\n", id, change->done,
                reply->job ? job_state_name(reply->job->state) : "unknown");
-    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    protobuf_c_message_free_unpacked(message, NULL);
     return VERB_OK;
 }
 

@@ -10,6 +10,8 @@ struct job_change {
     /* Fills the request for one job; it is packed before the next call. */
     const ProtobufCMessage *(*request)(void *arg, const char *request_id, int64_t job);
     void *arg;
+    /* Is a job that refuses the change as wanted anyway? NULL: never. */
+    bool (*is_so)(const void *arg, const Pb__Job *job);
 };
 
 /* *ids (count of them) are the jobs that were found and changed; free with mem_free. */

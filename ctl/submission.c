@@ -12,7 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK_JOBS = 250, CHUNK_BYTES = 4 << 20, PACKS_BYTES_MAX = 512 << 20 };
+enum {
+    CHUNK_JOBS = 250,
+    CHUNK_BYTES = 4 << 20,
+    PACKS_BYTES_MAX = 512 << 20,
+    WARN_JOBS = 8, /* of more, `rondoctl show` tells */
+    WARN_MS = 2000
+};
 
 struct entry {
     const char *file;
@@ -291,12 +297,10 @@ static int report(struct submission *submission, const Pb__SubmitManyReply *repl
     return code;
 }
 
-int submission_send(struct submission *submission, struct connect *connect,
-                    Pb__SubmitManyReply *reply)
+/* Ids for all, and a result for each: not reached so far. */
+static void begin(struct submission *submission, struct connect *connect,
+                  Pb__SubmitManyReply *reply)
 {
-    int code = upload_all(submission, connect);
-    int64_t end = connect_now_ms(connect) + connect_timeout_ms(connect);
-    bool again = true;
     reply->results = mem_array(submission->count, sizeof(Pb__SubmitResult *));
     reply->n_results = submission->count;
     for (size_t i = 0; i < submission->count; i++) {
@@ -306,6 +310,15 @@ int submission_send(struct submission *submission, struct connect *connect,
         reply->results[i]->has_status = 1;
         reply->results[i]->status = STATUS_UNAVAILABLE;
     }
+}
+
+int submission_send(struct submission *submission, struct connect *connect,
+                    Pb__SubmitManyReply *reply)
+{
+    int code = upload_all(submission, connect);
+    int64_t end = connect_now_ms(connect) + connect_timeout_ms(connect);
+    bool again = true;
+    begin(submission, connect, reply);
     for (unsigned tries = 0; code == VERB_OK && again; tries++) {
         again = false;
         bool last_try = connect_now_ms(connect) >= end;
@@ -317,22 +330,53 @@ int submission_send(struct submission *submission, struct connect *connect,
     return code == VERB_OK ? report(submission, reply) : code;
 }
 
-int submission_try(struct submission *submission, struct connect *connect)
+/* "fits nowhere: ..." and the like. */
+static void say_note(const struct entry *entry, const ProtobufCMessage *message)
+{
+    const Pb__SubmitReply *reply = (const Pb__SubmitReply *)message;
+    if (reply->note && strncmp(reply->note, "fits ", 5) == 0)
+        output_error("%s: %s", entry->file, reply->note);
+}
+
+int submission_try(struct submission *submission, struct connect *connect, Pb__SubmitManyReply *out)
 {
     int code = VERB_OK;
+    begin(submission, connect, out);
     for (size_t i = 0; i < submission->count && code != VERB_UNREACHED; i++) {
         Pb__SubmitRequest request;
         ProtobufCMessage *reply;
         struct error err = {0};
-        connect_request_id(connect, submission->entries[i].id);
         fill_request(&submission->entries[i], true, &request);
         enum status st = connect_call(connect, "Submit", &request.base, &reply, &err);
+        out->results[i]->status = (int32_t)st;
         if (st == STATUS_OK) {
+            say_note(&submission->entries[i], reply);
             protobuf_c_message_free_unpacked(reply, NULL);
             continue;
         }
+        out->results[i]->error = mem_strdup(err.text);
         SCOPED_TEXT char *text = mem_printf("%s: %s", submission->entries[i].file, err.text);
         code = worse(code, connect_fail(connect, st, text));
     }
     return code;
+}
+
+void submission_warn(struct submission *submission, struct connect *connect)
+{
+    for (size_t i = 0; submission->count <= WARN_JOBS && i < submission->count; i++) {
+        const struct entry *entry = &submission->entries[i];
+        struct entry again = *entry;
+        Pb__SubmitRequest request;
+        ProtobufCMessage *reply;
+        struct error err = {0};
+        if (!entry->done)
+            continue;
+        connect_request_id(connect, again.id);
+        fill_request(&again, true, &request);
+        if (rpc_client_call_wait(connect_client(connect), &pb__control__descriptor, "Submit",
+                                 &request.base, WARN_MS, &reply, &err) != STATUS_OK)
+            continue; /* it is only a hint */
+        say_note(entry, reply);
+        protobuf_c_message_free_unpacked(reply, NULL);
+    }
 }

@@ -25,5 +25,8 @@ const char *submission_file(const struct submission *submission, size_t i);
  * file, in their order; the exit code is the worst of them. Failures are said on stderr. */
 int submission_send(struct submission *submission, struct connect *connect,
                     Pb__SubmitManyReply *reply);
-/* Lets the daemon check everything and store nothing. */
-int submission_try(struct submission *submission, struct connect *connect);
+/* Lets the daemon check everything and store nothing. *reply as of submission_send, without ids. */
+int submission_try(struct submission *submission, struct connect *connect,
+                   Pb__SubmitManyReply *reply);
+/* Says on stderr which of the accepted ones, if they are few, no node could ever hold. */
+void submission_warn(struct submission *submission, struct connect *connect);

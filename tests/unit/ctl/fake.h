@@ -37,6 +37,7 @@ struct fake {
     _Atomic size_t code_bytes;
     _Atomic unsigned code_puts;
     _Atomic bool have_code;
+    _Atomic bool impossible;    /* no change of a job is */
     _Atomic int puts_away;      /* uploads that are refused at their ends */
     _Atomic enum status refuse; /* unary calls fail with it, without doing anything */
 
@@ -87,7 +88,7 @@ static inline Pb__Job *fake_job(struct fake *fake, int64_t id, struct fake_row *
     row->job.id = id;
     row->job.state = fake->states[id - 1];
     row->job.step = 120;
-    row->job.attempt = 1;
+    row->job.attempt = row->job.state == PB__JOB__STATE__QUEUED ? 0 : 1;
     return &row->job;
 }
 
@@ -155,6 +156,10 @@ static inline void fake_change(struct fake *fake, struct rpc_call *call, int64_t
     Pb__JobReply reply = PB__JOB_REPLY__INIT;
     if (id < 1 || id > fake->jobs) {
         rpc_call_fail(call, STATUS_NOT_FOUND, "job 77 does not exist");
+        return;
+    }
+    if (fake->impossible) {
+        rpc_call_fail(call, STATUS_PRECONDITION, "that is not possible");
         return;
     }
     fake->states[id - 1] = state;
@@ -269,7 +274,7 @@ static inline void fake_checkpoints(struct rpc_call *call)
     rpc_call_reply(call, &reply.base);
 }
 
-static inline void fake_events(struct rpc_call *call)
+static inline void fake_events(struct rpc_call *call, const Pb__ListEventsRequest *request)
 {
     Pb__ListEventsReply reply = PB__LIST_EVENTS_REPLY__INIT;
     Pb__Event event = PB__EVENT__INIT, *list[] = {&event};
@@ -280,7 +285,7 @@ static inline void fake_events(struct rpc_call *call)
     event.reason = FAKE_TEXT("PLACED");
     event.text = FAKE_TEXT("nodes reserved");
     reply.events = list;
-    reply.n_events = 1;
+    reply.n_events = request->node ? 0 : 1; /* none is a node's */
     rpc_call_reply(call, &reply.base);
 }
 
@@ -311,7 +316,7 @@ static inline void fake_answer(struct fake *fake, struct rpc_call *call,
     } else if (type == &pb__list_checkpoints_request__descriptor) {
         fake_checkpoints(call);
     } else if (type == &pb__list_events_request__descriptor) {
-        fake_events(call);
+        fake_events(call, (const Pb__ListEventsRequest *)message);
     } else if (type == &pb__have_code_request__descriptor) {
         Pb__HaveCodeReply reply = PB__HAVE_CODE_REPLY__INIT;
         reply.has_have = 1;
@@ -321,7 +326,10 @@ static inline void fake_answer(struct fake *fake, struct rpc_call *call,
         Pb__SetNodeReply reply = PB__SET_NODE_REPLY__INIT;
         rpc_call_reply(call, &reply.base);
     } else {
+        const Pb__SubmitRequest *request = (const Pb__SubmitRequest *)message;
         Pb__SubmitReply reply = PB__SUBMIT_REPLY__INIT;
+        if (strcmp(request->spec->name, "large") == 0)
+            reply.note = FAKE_TEXT("fits nowhere: no node is that large");
         rpc_call_reply(call, &reply.base);
     }
 }

@@ -79,6 +79,12 @@ static void dry_run_stores_nothing(void **state)
                      VERB_OK);
     assert_string_equal(fake->out, "1 job is checked; nothing is stored\n");
     assert_int_equal(fake->jobs, 0);
+    const char *large = job_file(fake, "b.yaml", "name: large\nroles: [{name: r, command: [x]}]\n");
+    assert_int_equal(FAKE_RUN(fake, "submit", large, "--dry-run", "-o", "json"), VERB_OK);
+    expect_in(fake->out, "\"results\": [");
+    expect_in(fake->err, "b.yaml: fits nowhere: no node is that large\n");
+    assert_int_equal(FAKE_RUN(fake, "submit", large), VERB_OK);
+    expect_in(fake->err, "b.yaml: fits nowhere: no node is that large\n");
 }
 
 static void jobs_prints_a_table_or_the_reply(void **state)
@@ -91,6 +97,13 @@ static void jobs_prints_a_table_or_the_reply(void **state)
                    " 1  beta ?[2J  default  RUNNING  WORKERS_UP   120        0         0    -\n");
     assert_int_equal(FAKE_RUN(fake, "jobs", "-o", "json"), VERB_OK);
     expect_in(fake->out, "\"id\": \"1\",");
+    assert_int_equal(FAKE_RUN(fake, "jobs", "bet"), VERB_OK); /* the start of a name */
+    expect_in(fake->out, " 1  beta");
+    assert_int_equal(FAKE_RUN(fake, "jobs", "nosuch"), VERB_REFUSED);
+    expect_in(fake->err, "no job is called 'nosuch'");
+    assert_int_equal(FAKE_RUN(fake, "jobs", "1", "999"), VERB_REFUSED);
+    expect_in(fake->out, " 1  beta");
+    expect_in(fake->err, "no job 999\n");
     assert_int_equal(FAKE_RUN(fake, "jobs", "-o", "jsom"), VERB_USAGE);
     expect_in(fake->err, "did you mean 'json'?");
     assert_int_equal(FAKE_RUN(fake, "jobs", "--state", "runing"), VERB_USAGE);
@@ -127,6 +140,18 @@ static void cancel_and_hold_go_through_all_and_return_the_worst(void **state)
     assert_int_equal(FAKE_RUN(fake, "hold", "1"), VERB_OK);
     assert_int_equal(FAKE_RUN(fake, "release", "1"), VERB_OK);
     assert_int_equal(FAKE_RUN(fake, "cancel"), VERB_USAGE);
+    fake->impossible = true; /* scripts repeat themselves */
+    fake->states[0] = PB__JOB__STATE__HELD;
+    assert_int_equal(FAKE_RUN(fake, "hold", "1"), VERB_OK);
+    assert_string_equal(fake->out, "job 1 is HELD already\n");
+    fake->states[0] = PB__JOB__STATE__RUNNING;
+    assert_int_equal(FAKE_RUN(fake, "release", "1"), VERB_OK);
+    assert_string_equal(fake->out, "job 1 is RUNNING already\n");
+    fake->states[0] = PB__JOB__STATE__FAILED;
+    assert_int_equal(FAKE_RUN(fake, "release", "1"), VERB_REFUSED);
+    assert_int_equal(FAKE_RUN(fake, "cancel", "1", "-o", "json"), VERB_REFUSED);
+    expect_in(fake->out, "\"state\": \"FAILED\"");
+    expect_in(fake->err, "is not possible");
 }
 
 static void logs_go_on_where_they_broke_off(void **state)
@@ -137,6 +162,17 @@ static void logs_go_on_where_they_broke_off(void **state)
     assert_memory_equal(fake->out, "line 1\nline\x00 2\nline 3\n", 22);
     assert_int_equal(fake->logs, 2);
     assert_int_equal(fake->logs_offset, 9);
+}
+
+static void logs_say_what_a_job_waits_for(void **state)
+{
+    struct fake *fake = *state;
+    fake_add(fake, NULL, "a");
+    fake->states[0] = PB__JOB__STATE__QUEUED;
+    fake->lists_to_end = 3;
+    assert_int_equal(FAKE_RUN(fake, "logs", "1", "-f"), VERB_OK);
+    expect_in(fake->err, "job 1 waits: every worker runs\n");
+    assert_null(strstr(strstr(fake->err, "waits: ") + 1, "waits: "));
 }
 
 static void metrics_keep_integers_exactly(void **state)
@@ -169,6 +205,9 @@ static void events_follow_by_token(void **state)
     expect_in(fake->out, "RUNNING  news\n");
     expect_in(fake->out, "FAILED  news\n");
     assert_int_equal(fake->watch_after, 7);
+    assert_int_equal(FAKE_RUN(fake, "events", "--node", "node-9"), VERB_REFUSED);
+    expect_in(fake->err, "no node 'node-9'; did you mean 'node-1'?\n");
+    assert_int_equal(FAKE_RUN(fake, "events", "--node", "node-1"), VERB_OK);
 }
 
 static void nodes_checkpoints_and_status_print(void **state)
@@ -186,6 +225,9 @@ static void nodes_checkpoints_and_status_print(void **state)
     expect_in(fake->out, "  ! database: away for 3 s\n");
     assert_int_equal(FAKE_RUN(fake, "version", "--daemon"), VERB_OK);
     expect_in(fake->out, "rondod 9.9\n");
+    assert_int_equal(FAKE_RUN(fake, "version", "--daemon", "-o", "json"), VERB_OK);
+    assert_string_equal(fake->out,
+                        "{\n  \"rondoctl\": \"" RONDO_VERSION "\",\n  \"rondod\": \"9.9\"\n}\n");
 }
 
 static void failures_have_their_exit_codes(void **state)
@@ -217,6 +259,7 @@ int main(void)
         WITH_FAKE(show_names_the_first_failure),
         WITH_FAKE(cancel_and_hold_go_through_all_and_return_the_worst),
         WITH_FAKE(logs_go_on_where_they_broke_off),
+        WITH_FAKE(logs_say_what_a_job_waits_for),
         WITH_FAKE(metrics_keep_integers_exactly),
         WITH_FAKE(events_follow_by_token),
         WITH_FAKE(nodes_checkpoints_and_status_print),
