@@ -126,7 +126,20 @@ struct pair_rule {
     const char *(*problem)(const char *name, const char *value); /* with the name; NULL: none */
 };
 
-/* What the agent would refuse at each start. */
+/* What each worker is told of its place: another value would break its gang. */
+static bool is_of_agent(const char *name)
+{
+    static const char *const names[] = {"RANK",        "LOCAL_RANK",       "WORLD_SIZE",
+                                        "GROUP_RANK",  "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
+                                        "ROLE_RANK",   "ROLE_WORLD_SIZE",  "ROLE_NAME",
+                                        "MASTER_ADDR", "MASTER_PORT"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return strncmp(name, "TORCHELASTIC_", 13) == 0;
+}
+
+/* What the agent would refuse at each start, and what it sets itself. */
 static const char *variable_problem(const char *name, const char *value)
 {
     static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
@@ -135,6 +148,8 @@ static const char *variable_problem(const char *name, const char *value)
         return "may hold only letters, digits and '_', and no digit first";
     if (strlen(name) > JOB_CHECK_VARIABLE_MAX)
         return "is longer than 1024 bytes";
+    if (is_of_agent(name))
+        return "is set by the agent for each worker; leave it out";
     return strncmp(name, "RONDO_", 6) == 0 ? "is reserved" : NULL;
 }
 

@@ -74,6 +74,9 @@ static void each_rule_names_field_value_and_range(void **state)
         {"roles.0.env=[{name: A, value: x}, {name: A}]", "roles.0.env.1: 'A' is given twice\n"},
         {"roles.0.env=[{value: x}]", "roles.0.env.0: name '' is empty\n"},
         {"roles.0.env={RONDO_DIR: /etc}", "roles.0.env.0: name 'RONDO_DIR' is reserved\n"},
+        {"roles.0.env={MASTER_ADDR: h}",
+         "roles.0.env.0: name 'MASTER_ADDR' is set by the agent for "
+         "each worker; leave it out\n"},
         {"roles.0.env={\"A\\nB\": x}", "roles.0.env.0: name 'A?B' may hold only letters, digits "
                                        "and '_', and no digit first\n"},
         {"labels={\"a\\e[2J\": x}", "labels.0: name 'a?[2J' holds a control character\n"},
