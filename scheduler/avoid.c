@@ -41,7 +41,7 @@ size_t avoid_decide(const struct avoid_failure *failures, size_t count, int64_t 
         int64_t at_us = failure->at_us < now_us ? failure->at_us : now_us;
         int64_t until_us = at_us + avoid_us(times_failed(failures, i + 1, failure->node));
         if (until_us > now_us)
-            out[found++] = (struct snapshot_avoid){failure->node, until_us, failure->why};
+            out[found++] = (struct snapshot_avoid){failure->node, until_us, failure->why, at_us};
     }
     return found;
 }

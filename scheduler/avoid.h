@@ -6,9 +6,10 @@
 #pragma once
 #include "scheduler/snapshot.h"
 
-#define AVOID_US     ((int64_t)30 * 1000000)
-#define AVOID_US_MAX ((int64_t)600 * 1000000)
-#define AVOID_MAX    64 /* nodes of one job: those with the latest failures */
+#define AVOID_US      ((int64_t)30 * 1000000)
+#define AVOID_US_MAX  ((int64_t)600 * 1000000)
+#define AVOID_WAIT_US ((int64_t)5 * 1000000) /* for room on another node, then any will do */
+#define AVOID_MAX     64                     /* nodes of one job: those with the latest failures */
 
 struct avoid_failure { /* a worker of the job did not start, or its node broke it */
     const char *node;

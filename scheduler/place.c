@@ -1,5 +1,6 @@
 /* place.c - simple placement. See place.h. */
 #include "scheduler/place.h"
+#include "scheduler/avoid.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -292,6 +293,31 @@ static void pass_init(struct pass *pass, const struct snapshot *snapshot, struct
     pass->failed = arena_alloc(arena, sizeof(void *) * (snapshot->jobs_count + 1));
 }
 
+/* Has it waited long enough for room on nodes that it does not avoid? */
+static bool waited_in_vain(const struct pass *pass, const struct snapshot_job *job)
+{
+    int64_t last_us = 0;
+
+    for (size_t i = 0; i < job->avoids_count; i++)
+        last_us = job->avoids[i].since_us > last_us ? job->avoids[i].since_us : last_us;
+    return job->avoids_count && pass->snapshot->now_us - last_us >= AVOID_WAIT_US;
+}
+
+static bool place_somewhere(struct pass *pass, const struct snapshot_job *job,
+                            struct plan_entry *entry)
+{
+    uint64_t ever;
+
+    pass->anywhere = false;
+    pass->anywhere = job->avoids_count && too_large(pass, job, &ever);
+    if (place_job(pass, job, entry))
+        return true;
+    if (pass->anywhere || !waited_in_vain(pass, job))
+        return false;
+    pass->anywhere = true;
+    return place_job(pass, job, entry);
+}
+
 struct plan place_pass(const struct snapshot *snapshot, struct arena *arena)
 {
     struct pass pass;
@@ -306,10 +332,7 @@ struct plan place_pass(const struct snapshot *snapshot, struct arena *arena)
         entry->answer = PLAN_START;
         entry->text = "nodes reserved";
         bool known = shape_failed(&pass, job);
-        uint64_t ever;
-        pass.anywhere = false;
-        pass.anywhere = job->avoids_count && too_large(&pass, job, &ever);
-        if (!known && place_job(&pass, job, entry))
+        if (!known && place_somewhere(&pass, job, entry))
             continue;
         if (!known)
             pass.failed[pass.failed_count++] = job;

@@ -33,6 +33,7 @@ struct snapshot_avoid { /* a node where the job just failed to start: see avoid.
     const char *node;
     int64_t until_us;
     const char *why;
+    int64_t since_us; /* it failed there last */
 };
 struct snapshot_job { /* in the order they are to be tried */
     int64_t id;
@@ -41,7 +42,8 @@ struct snapshot_job { /* in the order they are to be tried */
     const char *vault;     /* every node must offer it; NULL: any */
     const char *only_node; /* class `node` vault that holds its checkpoints; NULL: any */
     /* Left alone until their time is over, if the other nodes could ever hold the gang; if not,
-     * they are as good as any. */
+     * they are as good as any. So they are for a job that found no room elsewhere for AVOID_WAIT_US
+     * after its last failure: it may have been its own, and to wait for more is to wait in vain. */
     const struct snapshot_avoid *avoids;
     size_t avoids_count;
 };

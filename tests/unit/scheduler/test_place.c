@@ -314,7 +314,7 @@ static void a_node_where_it_failed_is_left_alone_for_a_while(void **state)
 {
     struct cluster cluster = {0};
     struct arena *arena = arena_create(1 << 20);
-    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file"};
+    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file", 1000000};
 
     (void)state;
     two_nodes(&cluster, 2, &avoid);
@@ -326,6 +326,13 @@ static void a_node_where_it_failed_is_left_alone_for_a_while(void **state)
     assert_int_equal(plan.entries[0].answer, PLAN_NO_ROOM);
     assert_string_equal(plan.entries[0].text, "waits for free devices; stays away from n0 for 31 s "
                                               "more: exec: No such file");
+    cluster.snapshot.now_us = 6000000; /* long enough: any that has room will do */
+    plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].answer, PLAN_START);
+    assert_int_equal(plan.entries[0].workers[0].node, 0);
+    cluster.kinds[1][0].free_count = 2; /* but it still prefers the other */
+    plan = place_pass(&cluster.snapshot, arena);
+    assert_int_equal(plan.entries[0].workers[0].node, 1);
     cluster.snapshot.now_us = 31000000; /* its time is over */
     plan = place_pass(&cluster.snapshot, arena);
     assert_int_equal(plan.entries[0].workers[0].node, 0);
@@ -336,7 +343,7 @@ static void with_nowhere_else_to_go_it_goes_back(void **state)
 {
     struct cluster cluster = {0};
     struct arena *arena = arena_create(1 << 20);
-    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file"};
+    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file", 1000000};
 
     (void)state;
     two_nodes(&cluster, 1, &avoid); /* the gang needs both */
@@ -350,7 +357,7 @@ static void what_one_job_avoids_keeps_no_other_away(void **state)
 {
     struct cluster cluster = {0};
     struct arena *arena = arena_create(1 << 20);
-    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file"};
+    struct snapshot_avoid avoid = {"n0", 31000000, "exec: No such file", 1000000};
 
     (void)state;
     two_nodes(&cluster, 2, &avoid);
