@@ -163,7 +163,8 @@ static bool shim_proc_ended(struct shim_proc *proc, const struct launcher_shim_p
         struct text text;
         text_init(&text, 1024);
         launcher_shim_wire_explain(record, proc->start ? proc->start->program : "its program",
-                                   proc->start ? proc->start->cwd : "its directory", &text);
+                                   proc->start ? proc->start->cwd : "its directory",
+                                   proc->start ? proc->start->user : NULL, &text);
         bool wanted = shim_proc_tell_text(proc, LAUNCHER_FAILED, text_get(&text));
         text_fini(&text);
         return wanted;

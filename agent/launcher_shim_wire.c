@@ -201,7 +201,7 @@ enum status launcher_shim_wire_read(const char *dir, const char *name, char *byt
 }
 
 void launcher_shim_wire_explain(const struct launcher_shim_exit *record, const char *program,
-                                const char *cwd, struct text *out)
+                                const char *cwd, const char *user, struct text *out)
 {
     static const char *const stages[] = {
         [SHIM_STAGE_REQUEST] = "read the request",
@@ -222,4 +222,7 @@ void launcher_shim_wire_explain(const struct launcher_shim_exit *record, const c
         text_addf(out, "%s %s: %s", what, cwd, strerror(record->exec_errno));
     else
         text_addf(out, "%s: %s", what, strerror(record->exec_errno));
+    bool as_user = stage == SHIM_STAGE_CHDIR || stage == SHIM_STAGE_EXEC;
+    if (user && as_user && (record->exec_errno == EACCES || record->exec_errno == EPERM))
+        text_addf(out, " (as %s)", user);
 }

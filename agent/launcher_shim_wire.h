@@ -43,6 +43,7 @@ enum status launcher_shim_wire_exit(const char *bytes, size_t len, struct launch
  * STATUS_NOT_FOUND when there is none. *len is at most SHIM_WIRE_RECORD_MAX. */
 enum status launcher_shim_wire_read(const char *dir, const char *name, char *bytes, size_t *len,
                                     struct error *err) MUST_CHECK;
-/* "run /bin/x: No such file or directory": what an exit record with a stage means. */
+/* "run /bin/x: Permission denied (as nobody)": what an exit record with a stage means. user NULL:
+ * the agent's own. */
 void launcher_shim_wire_explain(const struct launcher_shim_exit *record, const char *program,
-                                const char *cwd, struct text *out);
+                                const char *cwd, const char *user, struct text *out);

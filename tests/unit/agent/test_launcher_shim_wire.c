@@ -121,11 +121,15 @@ static void a_failed_start_is_explained(void **state)
     struct text text;
     (void)state;
     text_init(&text, 0);
-    launcher_shim_wire_explain(&end, "train", "/w", &text);
+    launcher_shim_wire_explain(&end, "train", "/w", NULL, &text);
     assert_string_equal(text_get(&text), "run train: Permission denied");
     text_reset(&text);
+    end.stage = SHIM_STAGE_CHDIR;
+    launcher_shim_wire_explain(&end, "train", "/w", "nobody", &text);
+    assert_string_equal(text_get(&text), "change directory to /w: Permission denied (as nobody)");
+    text_reset(&text);
     end.stage = 77; /* of a later version */
-    launcher_shim_wire_explain(&end, "train", "/w", &text);
+    launcher_shim_wire_explain(&end, "train", "/w", NULL, &text);
     assert_string_equal(text_get(&text), "start: Permission denied");
     text_fini(&text);
 }
