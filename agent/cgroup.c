@@ -16,9 +16,11 @@
 #define CGROUP_OLD_SECONDS 60 /* younger ones may be about to get their worker */
 
 struct cgroup {
-    char v2[CGROUP_PATH_MAX - 32]; /* .../rondo; empty: none */
-    char v1[CGROUP_PATH_MAX - 32];
-    bool v2_memory;
+    char v2[CGROUP_PATH_MAX - 32];   /* .../rondo; empty: none */
+    char v1[CGROUP_PATH_MAX - 32];   /* memory */
+    char pids[CGROUP_PATH_MAX - 32]; /* v1's; empty: none, or v2 has it */
+    bool v2_memory, v2_pids;
+    uint64_t tasks_max;
     char limits[64];
 };
 
@@ -77,9 +79,9 @@ static bool cgroup_has_option(const char *options, const char *wanted)
     return false;
 }
 
-/* The mount point of cgroup2, or of v1's memory controller. Our own group's path below it comes
- * from /proc/self/cgroup; a mount of a subtree shows that subtree as its root. */
-static bool cgroup_mount(FILE *mountinfo, bool v2, char *out, size_t cap, char *root,
+/* The mount point of cgroup2 (controller NULL), or of that controller of v1. Our own group's path
+ * below it comes from /proc/self/cgroup; a mount of a subtree shows that subtree as its root. */
+static bool cgroup_mount(FILE *mountinfo, const char *controller, char *out, size_t cap, char *root,
                          size_t root_cap)
 {
     char line[4096];
@@ -90,8 +92,9 @@ static bool cgroup_mount(FILE *mountinfo, bool v2, char *out, size_t cap, char *
         if (!dash || sscanf(line, "%*s %*s %*s %511s %511s", from, at) != 2 ||
             sscanf(dash, " - %63s %*s %1023s", type, options) != 2)
             continue;
-        bool hit = v2 ? strcmp(type, "cgroup2") == 0
-                      : strcmp(type, "cgroup") == 0 && cgroup_has_option(options, "memory");
+        bool hit = controller
+                       ? strcmp(type, "cgroup") == 0 && cgroup_has_option(options, controller)
+                       : strcmp(type, "cgroup2") == 0;
         if (!hit || strlen(at) >= cap || strlen(from) >= root_cap)
             continue;
         memcpy(out, at, strlen(at) + 1);
@@ -102,7 +105,7 @@ static bool cgroup_mount(FILE *mountinfo, bool v2, char *out, size_t cap, char *
 }
 
 /* Our own group: third part of "0::/path" or of "4:memory:/path". */
-static bool cgroup_own(FILE *membership, bool v2, char *out, size_t cap)
+static bool cgroup_own(FILE *membership, const char *controller, char *out, size_t cap)
 {
     char line[1024];
     rewind(membership);
@@ -114,8 +117,8 @@ static bool cgroup_own(FILE *membership, bool v2, char *out, size_t cap)
         *controllers++ = '\0';
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
-        bool hit = v2 ? *controllers == '\0' && strcmp(line, "0") == 0
-                      : cgroup_has_option(controllers, "memory");
+        bool hit = controller ? cgroup_has_option(controllers, controller)
+                              : *controllers == '\0' && strcmp(line, "0") == 0;
         if (!hit || path[0] != '/' || strstr(path, "..") || strlen(path) >= cap)
             continue;
         snprintf(out, cap, "%s", strcmp(path, "/") == 0 ? "" : path);
@@ -140,6 +143,12 @@ static bool cgroup_try_v2(struct cgroup *cgroup, const char *base, bool want_mem
     bool usable = (mkdir(leaf, 0755) == 0 || errno == EEXIST) && cgroup_has(leaf, "cgroup.kill") &&
                   cgroup_has(leaf, "cgroup.procs") &&
                   (!want_memory || (memory && cgroup_has(leaf, "memory.max")));
+    /* Asked for last: the rest is of use without it. */
+    bool pids = usable && cgroup->tasks_max > 0 &&
+                (cgroup_lists(base, "cgroup.subtree_control", "pids") ||
+                 cgroup_write(base, "cgroup.subtree_control", "+pids")) &&
+                cgroup_write(path, "cgroup.subtree_control", "+pids") &&
+                cgroup_has(leaf, "pids.max");
     rmdir(leaf);
     if (!usable) {
         rmdir(path); /* refuses where another agent has use for it */
@@ -147,6 +156,7 @@ static bool cgroup_try_v2(struct cgroup *cgroup, const char *base, bool want_mem
     }
     snprintf(cgroup->v2, sizeof(cgroup->v2), "%s", path);
     cgroup->v2_memory = want_memory;
+    cgroup->v2_pids = pids;
     return true;
 }
 
@@ -166,16 +176,17 @@ static void cgroup_probe_v2(struct cgroup *cgroup, const char *mount, const char
                 return;
 }
 
-static void cgroup_probe_v1(struct cgroup *cgroup, const char *mount, const char *own)
+/* out: of CGROUP_PATH_MAX - 32. Used only where the limit, in that file, can be written. */
+static void cgroup_probe_v1(char *out, const char *limit, const char *value, const char *mount,
+                            const char *own)
 {
-    char path[sizeof(cgroup->v1)], leaf[CGROUP_PATH_MAX];
+    char path[CGROUP_PATH_MAX - 32], leaf[CGROUP_PATH_MAX];
     if (snprintf(path, sizeof(path), "%s%s/rondo", mount, own) >= (int)sizeof(path) ||
         (mkdir(path, 0755) != 0 && errno != EEXIST))
         return;
     snprintf(leaf, sizeof(leaf), "%s/probe-%d", path, (int)getpid());
-    if ((mkdir(leaf, 0755) == 0 || errno == EEXIST) &&
-        cgroup_write(leaf, "memory.limit_in_bytes", "1073741824"))
-        snprintf(cgroup->v1, sizeof(cgroup->v1), "%s", path);
+    if ((mkdir(leaf, 0755) == 0 || errno == EEXIST) && cgroup_write(leaf, limit, value))
+        snprintf(out, sizeof(path), "%s", path);
     rmdir(leaf);
 }
 
@@ -210,15 +221,19 @@ static void cgroup_probe(struct cgroup *cgroup, const struct cgroup_options *opt
 {
     FILE *mountinfo = fopen(options->mountinfo ? options->mountinfo : "/proc/self/mountinfo", "re");
     FILE *membership = fopen(options->membership ? options->membership : "/proc/self/cgroup", "re");
-    for (int v2 = 1; v2 >= 0 && mountinfo && membership; v2--) {
+    static const char *const controllers[] = {NULL, "memory", "pids"};
+    for (size_t i = 0; i < COUNT_OF(controllers) && mountinfo && membership; i++) {
         char mount[CGROUP_PATH_MAX / 2], root[CGROUP_PATH_MAX], own[CGROUP_PATH_MAX / 2];
-        if (!cgroup_mount(mountinfo, v2, mount, sizeof(mount), root, sizeof(root)) ||
-            !cgroup_own(membership, v2, own, sizeof(own)))
+        if (!cgroup_mount(mountinfo, controllers[i], mount, sizeof(mount), root, sizeof(root)) ||
+            !cgroup_own(membership, controllers[i], own, sizeof(own)))
             continue;
-        if (v2)
+        if (i == 0)
             cgroup_probe_v2(cgroup, mount, cgroup_below(own, root));
-        else if (!cgroup->v2_memory)
-            cgroup_probe_v1(cgroup, mount, cgroup_below(own, root));
+        else if (i == 1 && !cgroup->v2_memory)
+            cgroup_probe_v1(cgroup->v1, "memory.limit_in_bytes", "1073741824", mount,
+                            cgroup_below(own, root));
+        else if (i == 2 && !cgroup->v2_pids && cgroup->tasks_max > 0)
+            cgroup_probe_v1(cgroup->pids, "pids.max", "64", mount, cgroup_below(own, root));
     }
     if (mountinfo)
         fclose(mountinfo);
@@ -230,12 +245,16 @@ struct cgroup *cgroup_create(const struct cgroup_options *options)
 {
     static const struct cgroup_options none;
     struct cgroup *cgroup = NEW(struct cgroup);
+    cgroup->tasks_max = options ? options->tasks_max : 0;
     cgroup_probe(cgroup, options ? options : &none);
     cgroup_sweep(cgroup->v2);
     cgroup_sweep(cgroup->v1);
-    const bool memory = cgroup_has_memory(cgroup);
-    snprintf(cgroup->limits, sizeof(cgroup->limits), "%s%s%s", cgroup->v2[0] ? "cgroup2.kill" : "",
-             cgroup->v2[0] && memory ? "," : "", memory ? "memory" : "");
+    cgroup_sweep(cgroup->pids);
+    const bool memory = cgroup_has_memory(cgroup), tasks = cgroup_has_tasks(cgroup);
+    snprintf(cgroup->limits, sizeof(cgroup->limits), "%s%s%s%s%s",
+             cgroup->v2[0] ? "cgroup2.kill" : "", cgroup->v2[0] && memory ? "," : "",
+             memory ? "memory" : "", tasks && (cgroup->v2[0] || memory) ? "," : "",
+             tasks ? "pids" : "");
     if (!cgroup->limits[0])
         snprintf(cgroup->limits, sizeof(cgroup->limits), "none");
     return cgroup;
@@ -245,11 +264,13 @@ void cgroup_destroy(struct cgroup *cgroup)
 {
     if (!cgroup)
         return;
-    /* Both refuse to go while a worker of ours or of another agent is below. */
+    /* All refuse to go while a worker of ours or of another agent is below. */
     if (cgroup->v2[0])
         rmdir(cgroup->v2);
     if (cgroup->v1[0])
         rmdir(cgroup->v1);
+    if (cgroup->pids[0])
+        rmdir(cgroup->pids);
     mem_free(cgroup);
 }
 
@@ -261,6 +282,11 @@ const char *cgroup_limits(const struct cgroup *cgroup)
 bool cgroup_has_memory(const struct cgroup *cgroup)
 {
     return cgroup->v2_memory || cgroup->v1[0];
+}
+
+bool cgroup_has_tasks(const struct cgroup *cgroup)
+{
+    return cgroup->v2_pids || cgroup->pids[0];
 }
 
 /* --- one worker's groups */
@@ -298,10 +324,17 @@ static bool cgroup_limit(const struct cgroup *cgroup, const struct cgroup_paths 
     return cgroup_write(paths->v2, "memory.max", bytes);
 }
 
+static bool cgroup_limit_tasks(const struct cgroup *cgroup, const struct cgroup_paths *paths)
+{
+    char tasks[32];
+    snprintf(tasks, sizeof(tasks), "%llu", (unsigned long long)cgroup->tasks_max);
+    return cgroup_write(paths->pids[0] ? paths->pids : paths->v2, "pids.max", tasks);
+}
+
 enum status cgroup_add(const struct cgroup *cgroup, uint64_t memory_mib, struct cgroup_paths *out,
                        struct error *err)
 {
-    struct cgroup_paths paths = {"", ""};
+    struct cgroup_paths paths = {"", "", ""};
     if (memory_mib > UINT64_MAX >> 20)
         return error_set(err, STATUS_INVALID, "a memory limit of %llu MiB",
                          (unsigned long long)memory_mib);
@@ -310,9 +343,14 @@ enum status cgroup_add(const struct cgroup *cgroup, uint64_t memory_mib, struct 
         made = cgroup_make(cgroup->v1, paths.v1);
     if (made && memory_mib > 0)
         made = cgroup_limit(cgroup, &paths, memory_mib);
+    if (made && cgroup->pids[0])
+        made = cgroup_make(cgroup->pids, paths.pids);
+    if (made && cgroup_has_tasks(cgroup))
+        made = cgroup_limit_tasks(cgroup, &paths);
     if (!made) {
+        const char *parent = cgroup->v2[0] ? cgroup->v2 : cgroup->v1;
         enum status st = error_set(err, STATUS_UNAVAILABLE, "make a cgroup in %s: %s",
-                                   cgroup->v2[0] ? cgroup->v2 : cgroup->v1, strerror(errno));
+                                   *parent ? parent : cgroup->pids, strerror(errno));
         cgroup_remove(&paths);
         return st;
     }
@@ -329,7 +367,8 @@ bool cgroup_remove(const struct cgroup_paths *paths)
 {
     bool v2 = !paths->v2[0] || rmdir(paths->v2) == 0 || errno == ENOENT;
     bool v1 = !paths->v1[0] || rmdir(paths->v1) == 0 || errno == ENOENT;
-    return v2 && v1;
+    bool pids = !paths->pids[0] || rmdir(paths->pids) == 0 || errno == ENOENT;
+    return v2 && v1 && pids;
 }
 
 /* v2: memory.events, v1: memory.oom_control; both have a line "oom_kill N". */

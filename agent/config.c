@@ -42,6 +42,8 @@ const struct option config_rows[] = {
      "User of workers whose project names none; empty: nobody (agent is root) or the agent's own."},
     {"worker_umask", OPT_U32, AT(worker_umask), "18", 0, 511,
      "File mode mask of workers; 18 is octal 022."},
+    {"worker_tasks_max", OPT_U32, AT(worker_tasks_max), "8192", 0, 4194304,
+     "Processes and threads of a worker, where a cgroup can hold it to that; 0: no limit."},
     {"spares", OPT_U32, AT(spares), "16", 0, 64,
      "Directories and shims kept ready, so that workers start sooner; 0: none."},
     {"python_path", OPT_TEXT, AT(python_path), NULL, 0, 0,

@@ -16,7 +16,7 @@ struct agent_config {
     struct option_list vault, label;
     struct option_list pass_env, worker_env;
     char *worker_user, *python_path;
-    uint32_t worker_umask, spares;
+    uint32_t worker_umask, worker_tasks_max, spares;
     uint64_t log_mib_max, logs_keep_mib, logs_keep_s;
     uint64_t code_mib_max, code_keep_mib;
     uint64_t spool_mib_max;

@@ -63,7 +63,8 @@ struct launcher_ops {
     void (*forget)(struct launcher_proc
                        *proc); /* after GONE, or to leave it running at the agent's own exit */
     /* What is enforced, said at start: "cgroup2.kill": all of a worker is killed at once;
-     * "memory": of a worker as a whole; "memory.process": of each of its processes alone. */
+     * "memory": of a worker as a whole; "memory.process": of each of its processes alone;
+     * "pids": its processes and threads are counted. */
     const char *(*limits)(struct launcher *launcher);
     void (*destroy)(struct launcher *launcher); /* leaves workers running */
 };
@@ -79,6 +80,7 @@ struct launcher_shim_options {
     const char *shim_path; /* bin/rondo-shim */
     bool without_cgroups;  /* even where there are some */
     unsigned spares;       /* shims kept waiting for a start; 0: none */
+    uint64_t tasks_max;    /* of one worker, where a cgroup can hold it to that; 0: no limit */
 };
 enum status launcher_shim_create(const struct launcher_shim_options *options, struct launcher **out,
                                  struct error *err) MUST_CHECK;

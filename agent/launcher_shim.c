@@ -13,6 +13,7 @@
 #include "agent/stray.h"
 #include "base/file.h"
 #include "base/list.h"
+#include "base/log.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -549,12 +550,14 @@ static void shim_proc_start_done(struct launcher_shim_job *job)
     } else if (start->shim == 0) {
         memcpy(proc->ids.cgroup2, start->cgroups.v2, sizeof(start->cgroups.v2));
         memcpy(proc->ids.cgroup1, start->cgroups.v1, sizeof(start->cgroups.v1));
+        memcpy(proc->ids.cgroup_pids, start->cgroups.pids, sizeof(start->cgroups.pids));
         shim_proc_start_failed(proc);
     } else {
         proc->state = SHIM_WAITING;
         proc->ids.shim = start->shim;
         memcpy(proc->ids.cgroup2, start->cgroups.v2, sizeof(start->cgroups.v2));
         memcpy(proc->ids.cgroup1, start->cgroups.v1, sizeof(start->cgroups.v1));
+        memcpy(proc->ids.cgroup_pids, start->cgroups.pids, sizeof(start->cgroups.pids));
         proc->ready =
             launcher_shim_watch_create(proc->owner->uv, start->ready_fd, shim_proc_on_ready, proc);
         shim_proc_watch(proc, start->shim_fd, -1);
@@ -632,7 +635,8 @@ static const struct launcher_ops shim_ops = {
 enum status launcher_shim_create(const struct launcher_shim_options *options, struct launcher **out,
                                  struct error *err)
 {
-    static const struct cgroup_options no_cgroups = {"/dev/null", "/dev/null"};
+    static const struct cgroup_options no_cgroups = {"/dev/null", "/dev/null", 0};
+    const struct cgroup_options cgroups = {NULL, NULL, options->tasks_max};
     char *boot_id = NULL;
     size_t len = 0;
     if (access(options->shim_path, X_OK) != 0)
@@ -650,8 +654,11 @@ enum status launcher_shim_create(const struct launcher_shim_options *options, st
     boot_id[strcspn(boot_id, "\n")] = '\0';
     memcpy(launcher->boot_id, boot_id, strnlen(boot_id, sizeof(launcher->boot_id) - 1));
     mem_free(boot_id);
-    launcher->cgroup = cgroup_create(options->without_cgroups ? &no_cgroups : NULL);
+    launcher->cgroup = cgroup_create(options->without_cgroups ? &no_cgroups : &cgroups);
     shim_say_limits(launcher);
+    if (options->tasks_max > 0 && !cgroup_has_tasks(launcher->cgroup))
+        log_warn("launcher.no_pids", log_str("text", "no cgroup with the pids controller can be "
+                                                     "made here: worker_tasks_max does not hold"));
     launcher->pool = launcher_shim_pool_create(options->loop, SHIM_THREADS);
     launcher->spares = launcher_shim_spares_create(options->loop, launcher->pool,
                                                    launcher->shim_path, options->spares);

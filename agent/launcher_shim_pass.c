@@ -118,9 +118,10 @@ static bool pass_kernel_killed(pid_t pid)
 
 static struct cgroup_paths pass_cgroups(const struct launcher_shim_pass *pass)
 {
-    struct cgroup_paths paths = {"", ""};
+    struct cgroup_paths paths = {"", "", ""};
     snprintf(paths.v2, sizeof(paths.v2), "%.511s", pass->ids.cgroup2);
     snprintf(paths.v1, sizeof(paths.v1), "%.511s", pass->ids.cgroup1);
+    snprintf(paths.pids, sizeof(paths.pids), "%.511s", pass->ids.cgroup_pids);
     return paths;
 }
 

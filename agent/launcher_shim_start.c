@@ -137,13 +137,15 @@ static enum status start_user(struct launcher_shim_start *start)
 static enum status start_cgroup(struct launcher_shim_start *start)
 {
     enum status st = cgroup_add(start->cgroup, start->memory_mib, &start->cgroups, &start->err);
-    if (st != STATUS_OK && start->memory_mib > 0)
+    if (st != STATUS_OK && (start->memory_mib > 0 || cgroup_has_tasks(start->cgroup)))
         return st;
     start->err = (struct error){0}; /* only killing would have been easier */
     if (start->cgroups.v2[0])
         launcher_shim_wire_text(&start->request, SHIM_WIRE_CGROUP2, start->cgroups.v2);
     if (start->cgroups.v1[0])
         launcher_shim_wire_text(&start->request, SHIM_WIRE_CGROUP1, start->cgroups.v1);
+    if (start->cgroups.pids[0])
+        launcher_shim_wire_text_new(&start->request, SHIM_WIRE_CGROUP_PIDS, start->cgroups.pids);
     return STATUS_OK;
 }
 

@@ -26,16 +26,27 @@ static void launcher_shim_wire_count(struct text *out)
     memcpy(out->data, &header, sizeof(header));
 }
 
-void launcher_shim_wire_bytes(struct text *out, enum shim_wire_type type, const void *bytes,
-                              size_t len)
+static void launcher_shim_wire_field(struct text *out, enum shim_wire_type type, uint16_t flags,
+                                     const void *bytes, size_t len)
 {
-    const struct shim_wire_field field = {(uint16_t)type, SHIM_WIRE_MUST, (uint32_t)len};
+    const struct shim_wire_field field = {(uint16_t)type, flags, (uint32_t)len};
     if (len > SHIM_WIRE_REQUEST_MAX)
         out->full = true;
     text_add_bytes(out, &field, sizeof(field));
     if (len > 0)
         text_add_bytes(out, bytes, len);
     launcher_shim_wire_count(out);
+}
+
+void launcher_shim_wire_bytes(struct text *out, enum shim_wire_type type, const void *bytes,
+                              size_t len)
+{
+    launcher_shim_wire_field(out, type, SHIM_WIRE_MUST, bytes, len);
+}
+
+void launcher_shim_wire_text_new(struct text *out, enum shim_wire_type type, const char *text)
+{
+    launcher_shim_wire_field(out, type, 0, text, strlen(text));
 }
 
 void launcher_shim_wire_text(struct text *out, enum shim_wire_type type, const char *text)
@@ -145,6 +156,7 @@ enum status launcher_shim_wire_pid(const char *bytes, size_t len, struct launche
         {"started_us", &pid.started_us, NULL, 0},
         {"cgroup2", NULL, pid.cgroup2, sizeof(pid.cgroup2)},
         {"cgroup1", NULL, pid.cgroup1, sizeof(pid.cgroup1)},
+        {"cgroup_pids", NULL, pid.cgroup_pids, sizeof(pid.cgroup_pids)},
         {"tag", NULL, pid.tag, sizeof(pid.tag)},
         {NULL, NULL, NULL, 0},
     };

@@ -15,6 +15,7 @@ struct launcher_shim_pid { /* record `pid` */
     pid_t shim, worker;
     int64_t shim_start, worker_start, started_us;
     char cgroup2[SHIM_WIRE_PATH_MAX], cgroup1[SHIM_WIRE_PATH_MAX];
+    char cgroup_pids[SHIM_WIRE_PATH_MAX];
     char tag[SHIM_WIRE_NAME_MAX + 1];
 };
 struct launcher_shim_exit { /* record `exit` */
@@ -28,6 +29,8 @@ void launcher_shim_wire_begin(struct text *out);
 void launcher_shim_wire_bytes(struct text *out, enum shim_wire_type type, const void *bytes,
                               size_t len);
 void launcher_shim_wire_text(struct text *out, enum shim_wire_type type, const char *text);
+/* An older shim skips it. */
+void launcher_shim_wire_text_new(struct text *out, enum shim_wire_type type, const char *text);
 void launcher_shim_wire_number(struct text *out, enum shim_wire_type type, uint32_t number);
 void launcher_shim_wire_strings(struct text *out, enum shim_wire_type type,
                                 const char *const *strings);

@@ -196,8 +196,10 @@ static enum status make_seams(struct program *program, struct error *err)
         .changed = on_devices,
         .arg = program,
     };
-    struct launcher_shim_options launcher = {
-        .loop = program->loop, .shim_path = program->shim, .spares = config->spares};
+    struct launcher_shim_options launcher = {.loop = program->loop,
+                                             .shim_path = program->shim,
+                                             .spares = config->spares,
+                                             .tasks_max = config->worker_tasks_max};
     struct link_rpc_options link = {
         .loop = program->loop,
         .daemons = &config->daemon,
@@ -214,7 +216,7 @@ static enum status make_seams(struct program *program, struct error *err)
     program->devices = device_pool_create(&devices);
     options->inventory = inventory_pool_create(program->devices);
     options->files = files_uv_create(program->loop, 6);
-    options->vaults = vault_pool_uv_create(program->loop, 3);
+    options->vaults = vault_pool_uv_create(program->loop, 4);
     SCOPED_TEXT char *sockets = mem_printf("%s/sockets", config->state_dir);
     options->socks = sock_uv_create(program->loop, sockets, config->spares);
     return STATUS_OK;
@@ -302,7 +304,7 @@ int main(int argc, char **argv)
     }
     text_fini(&problems);
     log_setup("rondo-agent", program.config.debug ? LOG_DEBUG : LOG_INFO, 2);
-    (void)setenv("UV_THREADPOOL_SIZE", "10", 1); /* files 6, vaults 3, sockets */
+    (void)setenv("UV_THREADPOOL_SIZE", "11", 1); /* files 6, vaults 4, sockets */
     (void)umask(022);
     raise_limits();
     settle_paths(&program.config);

@@ -88,6 +88,8 @@ static int shim_save_pid(const struct shim *shim, const struct shim_request *req
         shim_record_text(&record, "cgroup2", request->cgroup2);
     if (request->cgroup1[0])
         shim_record_text(&record, "cgroup1", request->cgroup1);
+    if (request->cgroup_pids[0])
+        shim_record_text(&record, "cgroup_pids", request->cgroup_pids);
     shim_record_text(&record, "tag", request->tag);
     shim_record_end(&record);
     int err = shim_record_save(&record, shim->dir, SHIM_WIRE_PID_FILE);

@@ -140,6 +140,8 @@ static bool shim_request_field(struct shim_request *r, const struct shim_wire_fi
         return shim_request_text(r->cgroup2, sizeof(r->cgroup2), bytes, length);
     case SHIM_WIRE_CGROUP1:
         return shim_request_text(r->cgroup1, sizeof(r->cgroup1), bytes, length);
+    case SHIM_WIRE_CGROUP_PIDS:
+        return shim_request_text(r->cgroup_pids, sizeof(r->cgroup_pids), bytes, length);
     case SHIM_WIRE_TAG:
         return shim_request_text(r->tag, sizeof(r->tag), bytes, length);
     case SHIM_WIRE_BOOT_ID:

@@ -22,6 +22,7 @@ struct shim_request {
     uint32_t cpus_count;
     char out[SHIM_WIRE_NAME_MAX + 1], err[SHIM_WIRE_NAME_MAX + 1];
     char cgroup2[SHIM_WIRE_PATH_MAX], cgroup1[SHIM_WIRE_PATH_MAX];
+    char cgroup_pids[SHIM_WIRE_PATH_MAX];
     char tag[SHIM_WIRE_NAME_MAX + 1], boot_id[64];
     void *map;
     size_t map_size;

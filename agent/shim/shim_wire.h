@@ -69,6 +69,7 @@ enum shim_wire_type {
     SHIM_WIRE_CGROUP1 = 13, /* absolute path of a directory in the v1 memory tree */
     SHIM_WIRE_TAG = 14,
     SHIM_WIRE_BOOT_ID = 15,
+    SHIM_WIRE_CGROUP_PIDS = 16, /* absolute path of a directory in the v1 pids tree; no MUST */
 };
 
 /* Where a start failed; the record's `stage`. */

@@ -137,6 +137,47 @@ def test_memory_is_limited_without_cgroups():
         eats(cluster, "eats-bare")
 
 
+# --- processes
+
+FORKS = """
+import os, signal, sys
+children = []
+try:
+    for _ in range(200):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+except BlockingIOError:
+    print("no more", flush=True)
+print(len(children), flush=True)
+for child in children:
+    os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_a_worker_has_no_more_processes_than_it_may():
+    with rondo_cluster.running(agents=1, slots=2,
+                               flags=["--agent-flags=--worker-tasks-max=64"]) as cluster:
+        if "pids" not in limits_said(cluster):
+            assert "worker_tasks_max does not hold" in agent_log(cluster)
+            pytest.skip("no pids controller that the agent could use")
+        shown = cluster.run(spec("forks", [PYTHON, "-c", FORKS]))
+        assert cluster.output(int(shown["job"]["id"])) == b"no more\n63\n"
+
+
+@root_only
+def test_a_setuid_program_gives_a_worker_no_rights(cluster):
+    """A copy of a program that is root's and setuid runs as the worker's user."""
+    look_at = cluster.dir / "vault" / "setuid-id"
+    look_at.parent.mkdir(exist_ok=True)
+    shutil.copy("/usr/bin/id", look_at)
+    look_at.chmod(0o4755)
+    script = f"{look_at} -u; grep NoNewPrivs /proc/self/status"
+    shown = cluster.run(spec("setuid", ["/bin/sh", "-c", script]))
+    assert cluster.output(int(shown["job"]["id"])) == b"65534\nNoNewPrivs:\t1\n"
+
+
 # --- a process that survives KILL
 
 @contextlib.contextmanager

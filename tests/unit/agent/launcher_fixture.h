@@ -80,7 +80,7 @@ static inline struct fixture *fixture_create(bool without_cgroups, unsigned spar
     ssize_t len = readlink("/proc/self/exe", fixture->self, sizeof(fixture->self) - 1);
     assert_true(len > 0);
     const struct launcher_shim_options options = {fixture->loop, RONDO_BINARY_DIR "/bin/rondo-shim",
-                                                  without_cgroups, spares};
+                                                  without_cgroups, spares, 0};
     if (launcher_shim_create(&options, &fixture->launcher, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     return fixture;

@@ -10,7 +10,7 @@
 
 static void a_machine_without_trees_offers_nothing(void **state)
 {
-    const struct cgroup_options options = {"/dev/null", "/dev/null"};
+    const struct cgroup_options options = {"/dev/null", "/dev/null", 64};
     struct cgroup *cgroup = cgroup_create(&options);
     struct cgroup_paths paths;
     (void)state;
@@ -28,7 +28,8 @@ static void a_tree_that_is_only_said_to_be_there_is_not_used(void **state)
 {
     const char *dir = *state;
     char mountinfo[1024];
-    const struct cgroup_options options = {unit_path(dir, "mountinfo"), unit_path(dir, "cgroup")};
+    const struct cgroup_options options = {unit_path(dir, "mountinfo"), unit_path(dir, "cgroup"),
+                                           64};
     snprintf(mountinfo, sizeof(mountinfo),
              "1 2 0:3 / %s/none rw shared:1 - cgroup2 cgroup2 rw\n"
              "garbage\n"
@@ -46,7 +47,8 @@ static void a_plain_directory_is_not_used_and_left_as_it_was(void **state)
 {
     const char *dir = *state;
     char mountinfo[1024];
-    const struct cgroup_options options = {unit_path(dir, "mountinfo"), unit_path(dir, "cgroup")};
+    const struct cgroup_options options = {unit_path(dir, "mountinfo"), unit_path(dir, "cgroup"),
+                                           64};
     assert_int_equal(mkdir(unit_path(dir, "tree"), 0755), 0);
     snprintf(mountinfo, sizeof(mountinfo), "1 2 0:3 / %s/tree rw - cgroup2 cgroup2 rw\n", dir);
     unit_write(options.mountinfo, mountinfo);
@@ -141,6 +143,47 @@ static void memory_is_limited(void **state)
     cgroup_destroy(cgroup);
 }
 
+/* The one that is in it and seven more; threads count as well. */
+static void tasks_are_limited(void **state)
+{
+    const struct cgroup_options options = {NULL, NULL, 8};
+    struct cgroup *cgroup = cgroup_create(&options);
+    struct cgroup_paths paths;
+    struct error err;
+    int status = 0;
+    (void)state;
+    if (!strstr(cgroup_limits(cgroup), "pids")) {
+        cgroup_destroy(cgroup);
+        skip();
+    }
+    if (cgroup_add(cgroup, 0, &paths, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pid_t children[100];
+        int made = 0, why = 0;
+        join(paths.pids[0] ? paths.pids : paths.v2);
+        for (; made < 100 && (children[made] = fork()) >= 0; made++)
+            if (children[made] == 0)
+                for (;;)
+                    pause();
+        why = errno;
+        for (int i = 0; i < made; i++) {
+            kill(children[i], SIGKILL);
+            waitpid(children[i], NULL, 0);
+        }
+        _exit(made < 100 && why == EAGAIN ? made : 101);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    for (int i = 0; !cgroup_remove(&paths); i++) {
+        assert_true(i < 60000);
+        usleep(1000);
+    }
+    cgroup_destroy(cgroup);
+}
+
 static void a_limit_past_all_numbers_is_refused(void **state)
 {
     struct cgroup *cgroup = cgroup_create(NULL);
@@ -160,6 +203,7 @@ int main(void)
                                         unit_dir_setup, unit_dir_teardown),
         cmocka_unit_test(kill_reaches_all_of_a_group),
         cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(tasks_are_limited),
         cmocka_unit_test(a_limit_past_all_numbers_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,7 +377,7 @@ static int work_agent(char **argv)
     struct launcher *launcher;
     struct loop *loop = loop_uv_create();
     const struct launcher_shim_options options = {loop, RONDO_BINARY_DIR "/bin/rondo-shim", false,
-                                                  0};
+                                                  0, 0};
     if (launcher_shim_create(&options, &launcher, NULL) != STATUS_OK ||
         readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
         return 1;

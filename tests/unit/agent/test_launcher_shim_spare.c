@@ -62,7 +62,7 @@ static void none_outlives_the_agent(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
     const struct launcher_shim_options options = {fixture->loop, RONDO_BINARY_DIR "/bin/rondo-shim",
-                                                  false, 0};
+                                                  false, 0, 0};
     assert_int_equal(launcher_shim_create(&options, &fixture->launcher, NULL), STATUS_OK);
 }
 

@@ -288,6 +288,22 @@ static void the_worker_dies_with_its_shim(void **state)
     }
 }
 
+static void a_worker_and_its_children_gain_no_rights(void **state)
+{
+    struct run run;
+    struct text request;
+    char *out = NULL;
+    size_t len = 0;
+    begin(&request, "sh -c 'grep NoNewPrivs /proc/self/status'");
+    assert_int_equal(launcher_shim_wire_finish(&request, NULL), STATUS_OK);
+    spawn(&run, *state, &request);
+    finish(&run);
+    text_fini(&request);
+    assert_int_equal(file_read(unit_path(*state, "out"), 4096, &out, &len, NULL), STATUS_OK);
+    assert_string_equal(out, "NoNewPrivs:\t1\n");
+    mem_free(out);
+}
+
 static void a_shim_is_small(void **state)
 {
     struct run run;
@@ -341,6 +357,7 @@ int main(void)
         TEST(output_of_an_earlier_start_is_kept),
         TEST(the_lock_is_held_until_the_end),
         TEST(the_worker_dies_with_its_shim),
+        TEST(a_worker_and_its_children_gain_no_rights),
         TEST(a_shim_is_small),
         TEST(exit_status_needs_no_new_space),
     };

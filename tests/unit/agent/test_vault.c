@@ -194,6 +194,65 @@ static void jobs_in_the_pool_answer_once_each(void **state)
     loop_uv_destroy(loop);
 }
 
+static struct vault_job *digest_of(const char *dir, const char *path, off_t bytes)
+{
+    struct vault_job *made =
+        vault_job_create(VAULT_JOB_PART_CREATE, unit_path(dir, "vault"), path, "w", 0);
+    made->uid = made->gid = -1;
+    if (vault_job_run(made, NULL) != STATUS_OK)
+        fail_msg("%s", path);
+    unit_write(unit_path(made->dir, "w"), "");
+    assert_int_equal(truncate(unit_path(made->dir, "w"), bytes), 0);
+    vault_job_destroy(made);
+    return vault_job_create(VAULT_JOB_PART_DIGEST, unit_path(dir, "vault"), path, "w", 0);
+}
+
+struct crowd {
+    struct loop *loop;
+    struct vault_job *endless[3];
+    int ended;
+    bool served;
+};
+
+static void endless_ended(void *arg, enum status st, const struct error *err, struct vault_job *job)
+{
+    struct crowd *crowd = arg;
+    (void)err, (void)job;
+    assert_true(crowd->served); /* not before the other was read */
+    assert_int_not_equal(st, STATUS_OK);
+    if (++crowd->ended == 3)
+        loop_uv_stop(crowd->loop);
+}
+
+static void other_ended(void *arg, enum status st, const struct error *err, struct vault_job *job)
+{
+    struct crowd *crowd = arg;
+    (void)err, (void)job;
+    assert_int_equal(st, STATUS_OK);
+    crowd->served = true;
+    for (int i = 0; i < 3; i++)
+        atomic_store(&crowd->endless[i]->stop, true);
+}
+
+/* Three digests that take for ever, of one job, came first. */
+static void no_job_has_all_threads_that_read(void **state)
+{
+    static const char *const paths[] = {"job-1/step-1.1", "job-1/step-2.1", "job-1/step-3.1"};
+    struct crowd crowd = {.loop = loop_uv_create()};
+    struct vault_pool *pool = vault_pool_uv_create(crowd.loop, 4);
+    assert_int_equal(mkdir(unit_path(*state, "vault"), 0755), 0);
+    for (int i = 0; i < 3; i++) {
+        crowd.endless[i] = digest_of(*state, paths[i], (off_t)15 << 40);
+        vault_pool_run(pool, crowd.endless[i], endless_ended, &crowd);
+    }
+    vault_pool_run(pool, digest_of(*state, "job-2/step-1.1", 5), other_ended, &crowd);
+    loop_uv_run(crowd.loop);
+    assert_true(crowd.served);
+    assert_int_equal(crowd.ended, 3);
+    pool->ops->destroy(pool);
+    loop_uv_destroy(crowd.loop);
+}
+
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, unit_dir_setup, unit_dir_teardown)
@@ -205,6 +264,7 @@ int main(void)
         T(files_of_others_are_not_taken),
         T(a_link_put_into_the_new_part_leads_nowhere),
         T(jobs_in_the_pool_answer_once_each),
+        T(no_job_has_all_threads_that_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
