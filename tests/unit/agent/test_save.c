@@ -46,7 +46,7 @@ static int worker_greedy(void)
             return 5;
         Pb__WorkerAnswer *answer = pb__worker_answer__unpack(NULL, bytes[0], bytes + 4);
         if (!answer || answer->status == STATUS_EXHAUSTED)
-            return step > 1000 && answer ? 0 : 6;
+            return step == 61 && answer ? 0 : 6;
         pb__worker_answer__free_unpacked(answer, NULL);
     }
     return 7;
