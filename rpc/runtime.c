@@ -19,7 +19,7 @@ _Static_assert((int)STATUS_ABORTED == (int)GRPC_STATUS_ABORTED, "same numbers as
 _Static_assert((int)STATUS_UNAVAILABLE == (int)GRPC_STATUS_UNAVAILABLE, "same numbers as gRPC");
 _Static_assert((int)STATUS_UNAUTHENTICATED == (int)GRPC_STATUS_UNAUTHENTICATED, "same as gRPC");
 
-#define LOG_LINES_PER_S 5
+#define LOG_LINES_PER_S 1
 
 /* A pre-shared-key suite without a key: TLS 1.2 finds nothing to agree on, whatever the
  * certificate, while the suites of TLS 1.3 are chosen elsewhere. gRPC 1.51 has no C call for the

@@ -1,7 +1,7 @@
 /* runtime.h - gRPC's process-wide part: start and stop, where its log lines go, common arguments.
  *
  * rpc_runtime_acquire and _release count; the loop thread calls them. Log lines of gRPC become ours
- * (any thread), failed handshakes at most five a second. TLS below 1.3 is made impossible here: no
+ * (any thread), failed handshakes at most one a second. TLS below 1.3 is made impossible here: no
  * older cipher suite that a peer could agree on is offered. */
 #pragma once
 #include <grpc/grpc.h>
