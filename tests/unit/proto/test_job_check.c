@@ -39,6 +39,17 @@ static void expect_set(const char *set, const char *wanted)
     protobuf_c_message_free_unpacked(&spec->base, NULL);
 }
 
+static void what_the_agent_tells_is_no_variable_of_the_job(void **state)
+{
+    (void)state;
+    expect_set("roles.0.env={MASTER_ADDR: h}", "roles.0.env.0: name 'MASTER_ADDR' is set by the "
+                                               "agent for each worker; leave it out\n");
+    expect_set("roles.0.env={TORCHELASTIC_RUN_ID: h}",
+               "roles.0.env.0: name 'TORCHELASTIC_RUN_ID' is set by the agent for each worker; "
+               "leave it out\n");
+    expect_set("roles.0.env={RANKS: h}", "");
+}
+
 static void a_small_job_passes(void **state)
 {
     (void)state;
@@ -74,9 +85,6 @@ static void each_rule_names_field_value_and_range(void **state)
         {"roles.0.env=[{name: A, value: x}, {name: A}]", "roles.0.env.1: 'A' is given twice\n"},
         {"roles.0.env=[{value: x}]", "roles.0.env.0: name '' is empty\n"},
         {"roles.0.env={RONDO_DIR: /etc}", "roles.0.env.0: name 'RONDO_DIR' is reserved\n"},
-        {"roles.0.env={MASTER_ADDR: h}",
-         "roles.0.env.0: name 'MASTER_ADDR' is set by the agent for "
-         "each worker; leave it out\n"},
         {"roles.0.env={\"A\\nB\": x}", "roles.0.env.0: name 'A?B' may hold only letters, digits "
                                        "and '_', and no digit first\n"},
         {"labels={\"a\\e[2J\": x}", "labels.0: name 'a?[2J' holds a control character\n"},
@@ -222,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_job_passes),
+        cmocka_unit_test(what_the_agent_tells_is_no_variable_of_the_job),
         cmocka_unit_test(each_rule_names_field_value_and_range),
         cmocka_unit_test(role_names_differ_and_workers_add_up),
         cmocka_unit_test(sizes_have_limits),
