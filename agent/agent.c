@@ -284,8 +284,13 @@ static void agent_failed(struct agent *agent, const struct error *err)
         agent->options.failed(agent->options.arg, err);
 }
 
-static void agent_gangs_loaded(struct agent *agent)
+/* An agent that does not know which incarnation lives here must not begin. */
+static void agent_gangs_loaded(struct agent *agent, const struct error *err)
 {
+    if (err) {
+        agent_failed(agent, err);
+        return;
+    }
     agent->ready_until_us = loop_now_us(agent->loop) + READY_US_MAX;
     loop_timer_set(agent->ready_timer, 0);
 }

@@ -14,7 +14,8 @@ struct gangs *gangs_create(struct agent *agent);
 void gangs_destroy(struct gangs *gangs); /* NULL is fine */
 /* After the workers of an earlier agent were adopted: what they have become since they were made.
  */
-void gangs_load(struct gangs *gangs, void (*done)(struct agent *agent));
+/* err: they cannot be read, so nothing may be started. */
+void gangs_load(struct gangs *gangs, void (*done)(struct agent *agent, const struct error *err));
 uint32_t gangs_incarnation(const struct gangs *gangs, const Pb__WorkerKey *key); /* newest */
 void gangs_connected(struct gangs *gangs); /* the daemon is to be told of all */
 /* Adds those that it was not told of; seq 0: it was not sent. Frees what fill has made. */

@@ -73,18 +73,16 @@ struct load {
     struct gangs *gangs;
     char **names;
     size_t count;
-    void (*done)(struct agent *agent);
+    void (*done)(struct agent *agent, const struct error *err);
 };
 
 static void load_end(struct load *load, enum status st, const struct error *err)
 {
     struct agent *agent = load->gangs->agent;
-    void (*done)(struct agent * agent) = load->done;
-    if (st != STATUS_OK)
-        log_error("gang.load", log_err(err));
+    void (*done)(struct agent * agent, const struct error *err) = load->done;
     files_names_destroy(load->names, load->count);
     pending_destroy(load);
-    done(agent);
+    done(agent, st == STATUS_OK ? NULL : err);
 }
 
 static void gangs_read_done(void *arg, enum status st, const struct error *err,
@@ -118,7 +116,7 @@ static void gangs_list_done(void *arg, enum status st, const struct error *err,
     files_run(gangs->agent->files, read, gangs_read_done, load);
 }
 
-void gangs_load(struct gangs *gangs, void (*done)(struct agent *agent))
+void gangs_load(struct gangs *gangs, void (*done)(struct agent *agent, const struct error *err))
 {
     struct load *load = PENDING(&gangs->agent->pending, struct load);
     struct files_batch *batch = files_batch_create();

@@ -187,12 +187,15 @@ size_t text_distance(const char *a, const char *b, size_t limit)
 static const char *text_begun(const char *word, const char *const *names, size_t count)
 {
     size_t len = strlen(word);
-    const char *shortest = NULL;
+    size_t shortest = SIZE_MAX;
+    const char *found = NULL;
 
     for (size_t i = 0; len >= 3 && i < count; i++)
-        if (strncmp(names[i], word, len) == 0 && (!shortest || strlen(names[i]) < strlen(shortest)))
-            shortest = names[i];
-    return shortest;
+        if (strncmp(names[i], word, len) == 0 && strlen(names[i]) < shortest) {
+            found = names[i];
+            shortest = strlen(found);
+        }
+    return found;
 }
 
 const char *text_nearest(const char *word, const char *const *names, size_t count)

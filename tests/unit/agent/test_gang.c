@@ -192,6 +192,34 @@ static void the_next_agent_knows_what_was_begun(void **state)
     assert_false(has_dir(rig, 0, 3));
 }
 
+static void refused(void *arg, const struct error *err)
+{
+    (void)err;
+    *(bool *)arg = true;
+}
+static bool has_refused(struct rig *rig)
+{
+    return *(bool *)rig->options.arg;
+}
+
+/* Whoever does not know which incarnation lives here may not begin. */
+static void what_cannot_be_read_keeps_an_agent_from_starting(void **state)
+{
+    struct rig *rig = *state;
+    bool told = false;
+    struct agent_counts counts;
+    rig_until(rig, rig_is_up);
+    rig_stop_agent(rig);
+    assert_int_equal(mkdir(unit_path(rig->dir, "state/gang/9.1"), 0700), 0); /* no file */
+    rig->options.failed = refused;
+    rig->options.arg = &told;
+    rig_start_agent(rig);
+    rig_until(rig, has_refused);
+    agent_counts(rig->agent, &counts);
+    assert_false(counts.loaded);
+    rig->options.failed = NULL;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
@@ -206,6 +234,7 @@ int main(int argc, char **argv)
         T(a_stop_that_was_heard_wins),
         T(a_gang_without_allowance_waits_for_the_leader),
         T(the_next_agent_knows_what_was_begun),
+        T(what_cannot_be_read_keeps_an_agent_from_starting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
