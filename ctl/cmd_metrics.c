@@ -223,9 +223,14 @@ static int say_missing(struct asking *asking)
     return VERB_REFUSED;
 }
 
-/* Nothing came of this attempt, role and rank: has the job points at all? */
+/* Nothing came of this attempt, role and rank: has the job points at all? While it lives they may
+ * come yet: a new attempt has none at first. */
 static int say_elsewhere(struct asking *asking)
 {
+    bool ended = false;
+    int looked = has_ended(asking, &ended);
+    if (looked != VERB_OK || !ended)
+        return looked;
     const struct config *config = asking->config;
     struct config wide = *config;
     struct asking all = *asking;
