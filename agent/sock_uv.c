@@ -173,7 +173,8 @@ static void take_frames(struct connection *connection)
         at += 4 + len;
     }
     connection->have -= at;
-    memmove(connection->frame, connection->frame + at, connection->have);
+    if (at > 0)
+        memmove(connection->frame, connection->frame + at, connection->have);
 }
 
 static void sock_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)

@@ -3,6 +3,7 @@
  *
  * One thread, no allocation after the start, no library but libc. Started by an agent as
  * `rondo-shim DIR` with the descriptors of shim_wire.h; needs nothing from the agent after that. */
+#include "agent/shim/shim_clone.h"
 #include "agent/shim/shim_reap.h"
 #include "agent/shim/shim_record.h"
 #include "agent/shim/shim_request.h"
@@ -30,6 +31,8 @@ struct shim {
     struct shim_worker_failure failure;
     bool ended, asked_to_kill;
 };
+
+static struct shim_request asked;
 
 static int64_t shim_clock_us(clockid_t clock)
 {
@@ -73,6 +76,15 @@ static int64_t shim_start_time_of(pid_t pid)
     return shim_start_time(path);
 }
 
+/* Of this process: found out once, for one that waits while nobody does. */
+static int64_t shim_own_start(void)
+{
+    static int64_t own;
+    if (own == 0)
+        own = shim_start_time("/proc/self/stat");
+    return own;
+}
+
 static int shim_save_pid(const struct shim *shim, const struct shim_request *request,
                          int64_t started_us)
 {
@@ -80,7 +92,7 @@ static int shim_save_pid(const struct shim *shim, const struct shim_request *req
     shim_record_begin(&record);
     shim_record_text(&record, "boot_id", request->boot_id);
     shim_record_number(&record, "shim_pid", getpid());
-    shim_record_number(&record, "shim_start", shim_start_time("/proc/self/stat"));
+    shim_record_number(&record, "shim_start", shim_own_start());
     shim_record_number(&record, "worker_pid", shim->worker);
     shim_record_number(&record, "worker_start", shim_start_time_of(shim->worker));
     shim_record_number(&record, "started_us", started_us);
@@ -233,7 +245,6 @@ static void shim_detach(void)
 
 static int shim_run(const char *path, const sigset_t *mask)
 {
-    static struct shim_request request;
     struct shim shim = {.dir = -1};
     struct shim_worker_files files;
     sigset_t signals = *mask;
@@ -241,21 +252,21 @@ static int shim_run(const char *path, const sigset_t *mask)
     shim.dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (shim.dir < 0 || chdir("/") != 0)
         return 2;
-    if ((err = shim_request_read(&request, SHIM_WIRE_REQUEST_FD)) != 0)
+    if ((err = shim_request_read(&asked, SHIM_WIRE_REQUEST_FD)) != 0)
         return shim_fail(&shim, SHIM_STAGE_REQUEST, err, &signals);
     if ((err = shim_record_reserve(shim.dir, SHIM_WIRE_PID_FILE)) != 0 ||
         (err = shim_record_reserve(shim.dir, SHIM_WIRE_EXIT_FILE)) != 0 ||
-        (err = shim_worker_files_open(&files, shim.dir, &request)) != 0)
+        (err = shim_worker_files_open(&files, shim.dir, &asked)) != 0)
         return shim_fail(&shim, SHIM_STAGE_FILES, err, &signals);
     const int64_t started_us = shim_clock_us(CLOCK_MONOTONIC);
     struct shim_worker_failure failure;
-    shim.worker = shim_worker_start(&request, &files, &failure);
+    shim.worker = shim_worker_start(&asked, &files, &failure);
     shim_worker_files_close(&files);
     if (shim.worker < 0)
         return shim_fail(&shim, failure.stage, failure.error, &signals);
-    if ((err = shim_save_pid(&shim, &request, started_us)) != 0)
+    if ((err = shim_save_pid(&shim, &asked, started_us)) != 0)
         return shim_fail(&shim, SHIM_STAGE_FILES, err, &signals);
-    shim_request_fini(&request);
+    shim_request_fini(&asked);
     close(SHIM_WIRE_READY_FD);
     shim_supervise(&shim, &signals);
     return 0;
@@ -301,6 +312,15 @@ static bool shim_receive(char *dir, size_t cap)
     return dup2(fds[0], SHIM_WIRE_READY_FD) >= 0 && dup2(fds[1], SHIM_WIRE_REQUEST_FD) >= 0;
 }
 
+/* What a start would do first of all, done while nobody waits for it: pages taken. */
+static void shim_warm(void)
+{
+    for (size_t at = 0; at < sizeof(asked); at += 4096)
+        ((volatile char *)&asked)[at] = 0;
+    shim_clone_warm();
+    shim_own_start();
+}
+
 static int shim_start(int argc, char **argv)
 {
     char dir[SHIM_WIRE_WAIT_DIR_MAX];
@@ -309,6 +329,7 @@ static int shim_start(int argc, char **argv)
     shim_signals(&signals);
     shim_detach();
     if (argc == 3) {
+        shim_warm();
         if (!shim_receive(dir, sizeof(dir)))
             return 0;
         path = shim_show(argv, dir);

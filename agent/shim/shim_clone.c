@@ -46,9 +46,17 @@ static long shim_clone_call(struct clone_args *args, void (*fn)(void *arg), void
 #endif
 }
 
+_Alignas(4096) static char stack[64 << 10]; /* pages that are not touched cost nothing */
+
+void shim_clone_warm(void)
+{
+    enum { BUSY = 4 * 4096 };
+    for (volatile char *at = stack + sizeof(stack) - BUSY; at < stack + sizeof(stack); at += 4096)
+        *at = 0;
+}
+
 pid_t shim_clone(const char *cgroup2, void (*fn)(void *arg), void *arg)
 {
-    _Alignas(16) static char stack[64 << 10]; /* pages that are not touched cost nothing */
     struct clone_args args = {
         .flags = CLONE_VM | CLONE_VFORK,
         .exit_signal = SIGCHLD,

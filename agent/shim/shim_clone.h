@@ -9,3 +9,4 @@
  * negative errno. It is born inside the v2 cgroup of that directory where the kernel allows it;
  * empty: none. */
 pid_t shim_clone(const char *cgroup2, void (*fn)(void *arg), void *arg);
+void shim_clone_warm(void); /* takes the pages of that stack's busy end now */

@@ -19,6 +19,21 @@
 /* A test program that is its own worker ends after that time, also when the test was killed. */
 #define UNIT_WORKER_S 600
 
+/* Processes under it have a thread that they did not ask for. */
+static inline bool unit_has_thread_sanitizer(void)
+{
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+    return true;
+#else
+    return false;
+#endif
+}
+
 static inline char *unit_dir_create(void)
 {
     const char *base = getenv("TMPDIR");

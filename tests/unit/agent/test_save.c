@@ -45,9 +45,12 @@ static int worker_greedy(void)
         if (!read_all(fd, bytes, 4) || !read_all(fd, bytes + 4, bytes[0]))
             return 5;
         Pb__WorkerAnswer *answer = pb__worker_answer__unpack(NULL, bytes[0], bytes + 4);
-        if (!answer || answer->status == STATUS_EXHAUSTED)
-            return step == 61 && answer ? 0 : 6;
+        const bool refused = answer && answer->status == STATUS_EXHAUSTED;
+        if (!answer)
+            return 6;
         pb__worker_answer__free_unpacked(answer, NULL);
+        if (refused)
+            return step == 61 ? 0 : 8;
     }
     return 7;
 }

@@ -42,7 +42,7 @@ struct fake {
     _Atomic enum status refuse; /* unary calls fail with it, without doing anything */
 
     char *ids[FAKE_JOBS_MAX], *names[FAKE_JOBS_MAX];
-    Pb__Job__State states[FAKE_JOBS_MAX];
+    _Atomic Pb__Job__State states[FAKE_JOBS_MAX]; /* set by tests without the lock */
     char code_digest[65];
 
     char paths[4][512]; /* of files that tests make */
