@@ -191,7 +191,7 @@ static const char *text_begun(const char *word, const char *const *names, size_t
     const char *found = NULL;
 
     for (size_t i = 0; len >= 3 && i < count; i++)
-        if (strncmp(names[i], word, len) == 0 && strlen(names[i]) < shortest) {
+        if (names[i] && strncmp(names[i], word, len) == 0 && strlen(names[i]) < shortest) {
             found = names[i];
             shortest = strlen(found);
         }
