@@ -13,8 +13,6 @@
 #define FILL_BYTES_MAX ((size_t)3 << 20)
 #define ASKS_MAX       64   /* of a worker, under way at once */
 #define SAVES_MAX      1024 /* of a worker, that the daemon has not acknowledged */
-#define FAILED_MAX     60   /* of a worker, within a minute: each is a message and a row */
-#define MINUTE_US      60000000
 
 struct op { /* one thing under way for a worker */
     struct saves *saves;
@@ -43,18 +41,8 @@ static void save_destroy(struct save *save)
     mem_free(save);
 }
 
-/* Those that were refused are told once, together. */
-static void owner_tell(struct save_owner *owner)
-{
-    if (owner->not_begun > 0)
-        log_warn("save.refused", log_str("worker", owner->tag), log_int("saves", owner->not_begun),
-                 log_str("err", "more than 60 of its saves failed within a minute"));
-    owner->failed = owner->not_begun = 0;
-}
-
 static void owner_destroy(struct save_owner *owner)
 {
-    owner_tell(owner);
     mem_free(owner->seen);
     mem_free(owner);
 }
@@ -172,9 +160,6 @@ static void staged(struct saves *saves, struct save *save, enum status st, const
     save->state = SAVE_STAGED;
     if (st != STATUS_OK) {
         save->error = mem_strdup(text);
-        struct save_owner *owner = map_get_text(saves->owners, save->tag);
-        if (owner)
-            owner->failed++;
         log_warn("save.failed", log_str("worker", save->tag), log_int("step", save->step),
                  log_str("err", text));
     } else {
@@ -362,21 +347,6 @@ static bool asks_too_much(const struct saves *saves, const struct worker *worker
     return count >= SAVES_MAX || (owner && owner->outstanding >= ASKS_MAX);
 }
 
-/* What began before the bound was reached may still fail: ASKS_MAX at most. */
-static bool fails_too_often(struct saves *saves, const struct worker *worker)
-{
-    struct save_owner *owner = save_owner_get(saves, worker->tag);
-    const int64_t now = loop_now_us(saves->agent->loop);
-    if (owner->minute_us == 0 || now - owner->minute_us >= MINUTE_US) {
-        owner_tell(owner);
-        owner->minute_us = now;
-    }
-    if (owner->failed < FAILED_MAX)
-        return false;
-    owner->not_begun++;
-    return true;
-}
-
 void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
                const Pb__WorkerAsk *ask)
 {
@@ -388,9 +358,6 @@ void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
     else if (asks_too_much(saves, worker))
         answer(saves, worker->tag, connection, ask->number, STATUS_EXHAUSTED,
                "too many saves of this worker are under way", NULL);
-    else if (ask->kind != PB__WORKER_ASK__KIND__SAVE_DIR && fails_too_often(saves, worker))
-        answer(saves, worker->tag, connection, ask->number, STATUS_EXHAUSTED,
-               "too many saves of this worker failed within a minute", NULL);
     else if (ask->kind == PB__WORKER_ASK__KIND__SAVE_DIR)
         ask_dir(saves, worker, connection, ask);
     else if (ask->kind == PB__WORKER_ASK__KIND__COMMIT)

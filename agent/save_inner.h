@@ -24,10 +24,8 @@ struct save_owner { /* a worker that saves */
     char tag[SPOOL_TAG_MAX];
     uint32_t outstanding; /* answers that are still to come */
     bool finishing, scanning;
-    bool stopped;               /* what is still to be read is given up */
-    int64_t minute_us;          /* when its present minute began, in which */
-    uint32_t failed, not_begun; /* so many saves failed, and so many were then refused */
-    int64_t *seen;              /* steps of a watched directory that were taken */
+    bool stopped;  /* what is still to be read is given up */
+    int64_t *seen; /* steps of a watched directory that were taken */
     size_t seen_count;
 };
 struct save_task { /* a seal or a deletion that the daemon wants */

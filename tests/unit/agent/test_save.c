@@ -50,7 +50,7 @@ static int worker_greedy(void)
             return 6;
         pb__worker_answer__free_unpacked(answer, NULL);
         if (refused)
-            return step == 61 ? 0 : 8;
+            return step > 1000 ? 0 : 8;
     }
     return 7;
 }
