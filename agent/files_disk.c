@@ -138,10 +138,11 @@ static enum status step_write(struct files_step *step, struct error *err)
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     const mode_t mode = step->mode ? step->mode : 0600;
     int fd = open(temp, flags, mode);
-    if (fd < 0 && errno == EEXIST)
+    if (fd < 0 && errno == EEXIST) {
         fd = write_reuse(temp, mode);
-    if (fd < 0 && unlink(temp) == 0) /* a leftover: somebody died here */
-        fd = open(temp, flags, mode);
+        if (fd < 0 && unlink(temp) == 0) /* a leftover: somebody died here */
+            fd = open(temp, flags, mode);
+    }
     if (fd < 0)
         return fail(step, "create", err);
     enum status st = write_all(step, fd, err);
@@ -196,7 +197,7 @@ static enum status step_remove(struct files_step *step, struct error *err)
 static enum status step_rename(struct files_step *step, struct error *err)
 {
     if (rename(step->path, step->to) != 0) {
-        step->missing = true;
+        step->missing = step->optional;
         return step->optional ? STATUS_OK : absent(step, "rename", err);
     }
     return step->sync ? sync_parent(step, step->to, err) : STATUS_OK;

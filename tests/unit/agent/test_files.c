@@ -8,6 +8,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,24 @@ static void punched_head_keeps_offsets(void **state)
     assert_int_equal(files_disk_run(batch, NULL), STATUS_OK);
     assert_int_equal(batch->steps[2].size, 1 << 20);
     assert_string_equal(batch->steps[2].bytes, "xxxx");
+    files_batch_destroy(batch);
+}
+
+/* What it says decides whether the node was full or the job wrong. */
+static void a_write_that_cannot_begin_says_why(void **state)
+{
+    const char *dir = *state;
+    struct rlimit before, none;
+    struct error err;
+    struct files_batch *batch = files_batch_create();
+    (void)files_write(batch, unit_path(dir, "new"), "x", 1, 0600);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    enum status st = files_disk_run(batch, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(st, STATUS_EXHAUSTED);
+    assert_non_null(strstr(err.text, "Too many open files"));
     files_batch_destroy(batch);
 }
 
@@ -186,6 +205,7 @@ int main(void)
         T(steps_run_in_order_and_stop_at_the_first_failure),
         T(reads_follow_no_links),
         T(punched_head_keeps_offsets),
+        T(a_write_that_cannot_begin_says_why),
         T(page_is_made_mapped_and_found_again),
         T(unknown_user_is_named),
         T(good_code_is_unpacked_and_readable_only),
