@@ -481,6 +481,30 @@ static void reboot_makes_workers_lost(void **state)
     assert_int_equal(rig_worker(rig, 0)->class_, PB__REASON__CODE__NODE_LOST);
 }
 
+static bool spares_are_made(struct rig *rig)
+{
+    return access(unit_path(rig->dir, "state/spare/16/err"), F_OK) == 0;
+}
+
+/* Names that a start does not use would be made in vain, and kept. */
+static void a_start_uses_all_that_was_made_in_advance(void **state)
+{
+    struct rig *rig = *state;
+    rig_until(rig, spares_are_made);
+    (void)rig_want(rig, "wait", "");
+    rig_say_desired(rig);
+    rig_until(rig, rig_is_running);
+    assert_int_equal(access(unit_path(rig->dir, "state/spare/1"), F_OK), -1);
+    SCOPED_TEXT char *dir = mem_printf("%s/state/work/7.1.trainer.0.1", rig->dir);
+    struct files_batch *batch = files_batch_create();
+    (void)files_step_add(batch, FILES_LIST, dir);
+    assert_int_equal(files_disk_run(batch, NULL), STATUS_OK);
+    for (size_t i = 0; i < batch->steps[0].names_count; i++)
+        assert_true(strcmp(batch->steps[0].names[i], "pid.tmp") != 0 &&
+                    strstr(batch->steps[0].names[i], ".new") == NULL);
+    files_batch_destroy(batch);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
@@ -490,6 +514,7 @@ int main(int argc, char **argv)
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(worker_runs_and_is_reported_with_its_end),
+        T(a_start_uses_all_that_was_made_in_advance),
         T(forgotten_worker_leaves_its_logs),
         T(missing_program_names_path_and_reason),
         T(every_report_goes_up_once_and_in_order),

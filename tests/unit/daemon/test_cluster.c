@@ -53,6 +53,31 @@ static bool is_alive(pid_t pid)
     return kill(pid, 0) == 0 || errno == EPERM;
 }
 
+static void a_test_that_is_killed_leaves_no_server(void **state)
+{
+    struct stat st;
+    int ends[2];
+    char dir[sizeof(test_dir)] = "";
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct test_start start;
+        test_dir_make();
+        (void)test_cluster_start(&start);
+        (void)!write(ends[1], test_dir, sizeof(test_dir));
+        raise(SIGKILL);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], dir, sizeof(dir)), sizeof(dir));
+    close(ends[0]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    for (int i = 0; i < 12000 && stat(dir, &st) == 0; i++)
+        usleep(10000);
+    assert_int_equal(stat(dir, &st), -1);
+}
+
 static void makes_a_private_cluster_with_fsync(void **state)
 {
     struct test_start s;
@@ -234,6 +259,7 @@ static void stops_while_it_is_being_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_test_that_is_killed_leaves_no_server),
         cmocka_unit_test(makes_a_private_cluster_with_fsync),
         cmocka_unit_test(keeps_its_data_over_restarts),
         cmocka_unit_test(restarts_a_killed_server),
