@@ -11,8 +11,14 @@
 
 /* Start with 0; hardware where there is any. */
 uint32_t digest_crc32c(uint32_t crc, const void *bytes, size_t len);
-/* The same without the hardware: what the test compares. */
+/* The same without wide registers, and without the hardware: what the test compares. */
+uint32_t digest_crc32c_by_chains(uint32_t crc, const void *bytes, size_t len);
 uint32_t digest_crc32c_by_table(uint32_t crc, const void *bytes, size_t len);
+/* Copies (the ranges are apart) and digests src in one pass; long ranges go past the caches. What
+ * is digested is what was copied, also when another thread writes to src meanwhile. */
+uint32_t digest_crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len);
+/* The digest of first's bytes followed by second's, of which there are second_len. */
+uint32_t digest_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_len);
 struct digest_file {
     uint64_t bytes;
     uint32_t crc32c;
