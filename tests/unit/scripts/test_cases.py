@@ -10,7 +10,7 @@ PROMISED = [1, 3, 5, 7, *range(9, 14), *range(15, 24), 25, 26, *range(31, 36), *
 
 def rows():
     for line in (TESTS / "CASES.md").read_text().splitlines():
-        if found := re.fullmatch(r"\| (M\d+|-) \| (\S+)::(\w+) \| (.+) \|", line):
+        if found := re.fullmatch(r"\| ([KM]\d+|-) \| (\S+)::(\w+) \| (.+) \|", line):
             yield found.groups()
 
 

@@ -15,6 +15,7 @@ same script runs.
 
 from ._library import Error, Exists
 from .job import Job, Resume, join
+from .sampler import Sampler, SamplerMismatch
 
-__all__ = ["Error", "Exists", "Job", "Resume", "join"]
+__all__ = ["Error", "Exists", "Job", "Resume", "Sampler", "SamplerMismatch", "join"]
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from . import _failure, _library
+from . import _current, _failure, _library
 
 SLICE_MS = 200  # how long a call stays in C before Python may run signal handlers
 SAVE_S = 600.0
@@ -54,7 +54,7 @@ def join(every_steps=0, checkpoint_dir=None, catch_sigterm=True, catch_exception
     )
     found = _library.JobStruct(size=ctypes.sizeof(_library.JobStruct))
     _library.check(lib, lib.rondo_join(ctypes.byref(options), ctypes.byref(found)))
-    job = Job(lib, found)
+    job = _current.joined = Job(lib, found)
     if catch_exceptions:
         _failure.install(lib)
     if catch_sigterm and threading.current_thread() is threading.main_thread():
