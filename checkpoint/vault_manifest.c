@@ -54,10 +54,34 @@ static void add_part(struct text *out, const Pb__CheckpointPart *part, bool firs
     add_quoted(out, part->role);
     text_addf(out, ", \"rank\": %" PRIu32 ", \"node\": ", part->rank);
     add_quoted(out, part->node);
-    text_addf(out, ", \"samples\": %" PRId64 ", \"files\": [", part->samples);
+    text_addf(out, ", \"samples\": %" PRId64 ", ", part->samples);
+    if (part->layout_digest) {
+        text_add(out, "\"layout_digest\": ");
+        add_quoted(out, part->layout_digest);
+        text_add(out, ", ");
+    }
+    text_add(out, "\"files\": [");
     for (size_t i = 0; i < part->n_files; i++)
         add_file(out, part->files[i], i == 0);
     text_add(out, "]}");
+}
+
+static bool is_sharded(const Pb__Checkpoint *checkpoint)
+{
+    return checkpoint->format == PB__CHECKPOINT__FORMAT__SHARDED;
+}
+
+static void add_format(struct text *out, const Pb__Checkpoint *checkpoint)
+{
+    text_addf(out, "{\n  \"format\": \"%s\",\n",
+              is_sharded(checkpoint) ? VAULT_MANIFEST_FORMAT_SHARDED : VAULT_MANIFEST_FORMAT);
+    if (!is_sharded(checkpoint))
+        return;
+    text_add(out, "  \"layout\": ");
+    add_quoted(out, checkpoint->layout);
+    text_add(out, ",\n  \"layout_digest\": ");
+    add_quoted(out, checkpoint->layout_digest);
+    text_add(out, ",\n");
 }
 
 void vault_manifest_build(const Pb__Checkpoint *checkpoint, struct text *out, char digest[65])
@@ -70,7 +94,7 @@ void vault_manifest_build(const Pb__Checkpoint *checkpoint, struct text *out, ch
         memcpy(parts, checkpoint->parts, count * sizeof *parts);
         qsort(parts, count, sizeof *parts, part_order);
     }
-    text_add(out, "{\n  \"format\": \"" VAULT_MANIFEST_FORMAT "\",\n");
+    add_format(out, checkpoint);
     text_addf(out, "  \"id\": %" PRId64 ",\n  \"job\": %" PRId64 ",\n  \"attempt\": %" PRIu32 ",\n",
               checkpoint->id, checkpoint->job, checkpoint->attempt);
     text_addf(out, "  \"step\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n", checkpoint->step,
@@ -141,7 +165,27 @@ static enum status read_file(const json_t *json, Pb__CheckpointFile *file, struc
     return STATUS_OK;
 }
 
-static enum status read_part(const json_t *json, Pb__CheckpointPart *part, struct error *err)
+static bool is_xxh3(const char *digest)
+{
+    return strlen(digest) == 32 && strspn(digest, "0123456789abcdef") == 32;
+}
+
+/* Of a sharded checkpoint every part has the digest, of a plain one none. */
+static enum status read_layout_digest(const json_t *json, const char *want,
+                                      Pb__CheckpointPart *part, struct error *err)
+{
+    const char *found = json_string_value(json_object_get(json, "layout_digest"));
+
+    if (!want)
+        return json_object_get(json, "layout_digest") ? bad(err, "format") : STATUS_OK;
+    if (!found || strcmp(found, want) != 0)
+        return bad(err, "a part's layout_digest");
+    part->layout_digest = mem_strdup(found);
+    return STATUS_OK;
+}
+
+static enum status read_part(const json_t *json, const char *layout_digest,
+                             Pb__CheckpointPart *part, struct error *err)
 {
     const json_t *files = json_object_get(json, "files");
     size_t count = json_array_size(files);
@@ -155,6 +199,7 @@ static enum status read_part(const json_t *json, Pb__CheckpointPart *part, struc
     part->has_rank = part->has_samples = true;
     part->rank = (uint32_t)rank;
     part->files = mem_array(count ? count : 1, sizeof *part->files);
+    status = read_layout_digest(json, layout_digest, part, err);
     while (status == STATUS_OK && part->n_files < count) {
         Pb__CheckpointFile *file = NEW(Pb__CheckpointFile);
         pb__checkpoint_file__init(file);
@@ -176,18 +221,50 @@ static enum status read_parts(const json_t *parts, Pb__Checkpoint *checkpoint, s
         Pb__CheckpointPart *part = NEW(Pb__CheckpointPart);
         pb__checkpoint_part__init(part);
         checkpoint->parts[checkpoint->n_parts] = part;
-        status = read_part(json_array_get(parts, checkpoint->n_parts++), part, err);
+        status = read_part(json_array_get(parts, checkpoint->n_parts++), checkpoint->layout_digest,
+                           part, err);
     }
     return status;
 }
 
-static enum status read_head(const json_t *root, Pb__Checkpoint *checkpoint, struct error *err)
+static enum status read_format(const json_t *root, Pb__Checkpoint *checkpoint, struct error *err)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
-    int64_t attempt, world;
 
-    if (!format || strcmp(format, VAULT_MANIFEST_FORMAT) != 0)
+    checkpoint->has_format = true;
+    checkpoint->format = PB__CHECKPOINT__FORMAT__PLAIN;
+    if (format && strcmp(format, VAULT_MANIFEST_FORMAT) == 0)
+        return json_object_get(root, "layout") ? bad(err, "format") : STATUS_OK;
+    if (!format || strcmp(format, VAULT_MANIFEST_FORMAT_SHARDED) != 0)
         return bad(err, "format");
+    checkpoint->format = PB__CHECKPOINT__FORMAT__SHARDED;
+    if (!get_text(root, "layout", &checkpoint->layout) || !vault_tree_path_ok(checkpoint->layout))
+        return bad(err, "layout");
+    if (!get_text(root, "layout_digest", &checkpoint->layout_digest) ||
+        !is_xxh3(checkpoint->layout_digest))
+        return bad(err, "layout_digest");
+    return STATUS_OK;
+}
+
+/* The layout is a file of the checkpoint: its bytes have digests like all others. */
+static enum status check_layout(const Pb__Checkpoint *checkpoint, struct error *err)
+{
+    if (!is_sharded(checkpoint))
+        return STATUS_OK;
+    for (size_t i = 0; i < checkpoint->n_parts; i++)
+        for (size_t k = 0; k < checkpoint->parts[i]->n_files; k++)
+            if (strcmp(checkpoint->parts[i]->files[k]->path, checkpoint->layout) == 0)
+                return STATUS_OK;
+    return bad(err, "the file of the layout");
+}
+
+static enum status read_head(const json_t *root, Pb__Checkpoint *checkpoint, struct error *err)
+{
+    int64_t attempt, world;
+    enum status status = read_format(root, checkpoint, err);
+
+    if (status != STATUS_OK)
+        return status;
     if (!get_number(root, "id", INT64_MAX, &checkpoint->id) ||
         !get_number(root, "job", INT64_MAX, &checkpoint->job) ||
         !get_number(root, "attempt", UINT32_MAX, &attempt) ||
@@ -223,6 +300,8 @@ enum status vault_manifest_parse(const void *bytes, size_t len, Pb__Checkpoint *
     status = read_head(root, checkpoint, err);
     if (status == STATUS_OK)
         status = read_parts(json_object_get(root, "parts"), checkpoint, err);
+    if (status == STATUS_OK)
+        status = check_layout(checkpoint, err);
     if (status == STATUS_OK)
         *out = TAKE(checkpoint);
     return status;

@@ -6,9 +6,10 @@
 #include "base/error.h"
 #include "proto/pb.h"
 
-#define VAULT_MANIFEST_NAME   "manifest.json"
-#define VAULT_MANIFEST_FORMAT "rondo-checkpoint-1"
-#define VAULT_MANIFEST_MAX    ((size_t)64 << 20)
+#define VAULT_MANIFEST_NAME           "manifest.json"
+#define VAULT_MANIFEST_FORMAT         "rondo-checkpoint-1"
+#define VAULT_MANIFEST_FORMAT_SHARDED "rondo-checkpoint-2" /* with layout and layout_digest */
+#define VAULT_MANIFEST_MAX            ((size_t)64 << 20)
 
 /* Free with pb__checkpoint__free_unpacked(out, NULL). */
 enum status vault_manifest_parse(const void *bytes, size_t len, Pb__Checkpoint **out,

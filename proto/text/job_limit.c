@@ -31,6 +31,9 @@ static const struct job_limit_number numbers[] = {
     {&pb__checkpoint_policy__descriptor, "every_steps", 0, (int64_t)1 << 53},
     {&pb__checkpoint_policy__descriptor, "every_s", 0, YEARS_S},
     {&pb__checkpoint_policy__descriptor, "keep", 1, 10000},
+    {&pb__checkpoint_policy__descriptor, "keep_every_steps", 0, (int64_t)1 << 53},
+    {&pb__checkpoint_policy__descriptor, "keep_ttl_s", 0, YEARS_S},
+    {&pb__checkpoint_policy__descriptor, "keep_best", 0, 10000},
 };
 
 static const struct job_limit_text texts[] = {
@@ -45,6 +48,7 @@ static const struct job_limit_text texts[] = {
     {&pb__code__descriptor, "path", JOB_LIMIT_LINE, 0, 4095},
     {&pb__code__descriptor, "digest", JOB_LIMIT_HEX, 0, 64},
     {&pb__checkpoint_policy__descriptor, "vault", JOB_LIMIT_SLUG, 0, 63},
+    {&pb__checkpoint_policy__descriptor, "keep_metric", JOB_LIMIT_LINE, 0, 255},
     {&pb__checkpoint_watch__descriptor, "pattern", JOB_LIMIT_PATH, 1, 1024},
     {&pb__checkpoint_watch__descriptor, "marker", JOB_LIMIT_PATH, 1, 255},
 };

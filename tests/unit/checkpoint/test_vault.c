@@ -287,6 +287,49 @@ static void manifest_without_digests_fails_closed(void **state) /* M59 */
     }
 }
 
+/* A sharded checkpoint of one rank, sealed; layout: what the manifest says of it. */
+static enum status sharded(struct fixture *f, const char *layout, const char *of_part)
+{
+    Pb__Checkpoint checkpoint = PB__CHECKPOINT__INIT;
+    Pb__CheckpointPart *got = NULL;
+    char dir[512];
+
+    assert_int_equal(file_remove_tree(f->vault, NULL), STATUS_OK);
+    assert_int_equal(mkdir(f->vault, 0700), 0);
+    part(f, 0, dir);
+    put(dir, "layout.json", "{}");
+    assert_int_equal(vault_part_digest(f->vault, STEP, "trainer", 0, NULL, &got, NULL), STATUS_OK);
+    got->layout_digest = mem_strdup(of_part);
+    checkpoint.format = PB__CHECKPOINT__FORMAT__SHARDED;
+    checkpoint.layout = mem_strdup(layout);
+    checkpoint.layout_digest = mem_strdup("0123456789abcdef0123456789abcdef");
+    checkpoint.parts = &got;
+    checkpoint.n_parts = 1;
+    f->manifest.len = 0;
+    vault_manifest_build(&checkpoint, &f->manifest, f->digest);
+    pb__checkpoint_part__free_unpacked(got, NULL);
+    mem_free(checkpoint.layout);
+    mem_free(checkpoint.layout_digest);
+    assert_int_equal(vault_seal(f->vault, STEP, f->manifest.data, f->manifest.len, NULL),
+                     STATUS_OK);
+    return vault_verify(f->vault, STEP, f->digest, true, NULL);
+}
+
+static void sharded_manifest_names_its_layout(void **state)
+{
+    struct fixture *f = *state;
+    const char *digest = "0123456789abcdef0123456789abcdef";
+
+    assert_int_equal(sharded(f, "trainer-0/layout.json", digest), STATUS_OK);
+    assert_non_null(strstr(text_get(&f->manifest), "\"format\": \"rondo-checkpoint-2\""));
+    assert_non_null(strstr(text_get(&f->manifest), "\"layout\": \"trainer-0/layout.json\""));
+    assert_int_equal(sharded(f, "trainer-0/other.json", digest), STATUS_DATA_LOSS);
+    assert_int_equal(sharded(f, "../layout.json", digest), STATUS_DATA_LOSS);
+    assert_int_equal(sharded(f, "trainer-0/layout.json", "00000000000000000000000000000000"),
+                     STATUS_DATA_LOSS);
+    assert_int_equal(sharded(f, "trainer-0/layout.json", NULL), STATUS_DATA_LOSS);
+}
+
 static void links_and_pipes_in_a_part_are_refused(void **state)
 {
     struct fixture *f = *state;
@@ -404,6 +447,7 @@ int main(void)
         T(cut_file_is_found_by_its_size_alone),
         T(changed_manifest_is_found),
         T(manifest_without_digests_fails_closed),
+        T(sharded_manifest_names_its_layout),
         T(links_and_pipes_in_a_part_are_refused),
         T(a_part_that_is_a_link_is_not_followed),
         T(trees_without_end_are_refused),
