@@ -59,45 +59,18 @@ def read_text(limit=4 << 20):
     return data
 
 
-class Order:
-    """A keyed permutation of 0..count-1: position -> index, computed without a table (a Feistel
-    network that walks until it lands inside). Each pass over the data has a key of its own."""
-
-    ROUNDS = 4
-
-    def __init__(self, count, seed):
-        self.count, self.seed = count, seed
-        self.half = max(1, ((count - 1).bit_length() + 1) // 2)
-        self.mask = (1 << self.half) - 1
-
-    def index(self, cursor):
-        """Of the cursor-th sample ever trained."""
-        epoch, value = divmod(cursor, self.count)
-        while True:
-            left, right = value >> self.half, value & self.mask
-            for turn in range(self.ROUNDS):
-                left, right = right, left ^ (self.mix(epoch, turn, right) & self.mask)
-            value = left << self.half | right
-            if value < self.count:
-                return value
-
-    def mix(self, epoch, turn, value):
-        text = f"{self.seed}/{epoch}/{turn}/{value}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-
 class Sequences:
     """The text cut into sequences that start every half length."""
 
-    def __init__(self, data, length, seed):
+    def __init__(self, data, length):
         self.data, self.length = data, length
         self.stride = length // 2
-        self.order = Order((len(data) - length - 1) // self.stride, seed)
 
-    def batch(self, cursor, batch, rank, world):
-        """This rank's share of the samples cursor .. cursor + batch."""
-        places = range(cursor + rank, cursor + batch, world)
-        starts = [self.order.index(at) * self.stride for at in places]
+    def __len__(self):
+        return (len(self.data) - self.length - 1) // self.stride
+
+    def batch(self, indices):
+        starts = [index * self.stride for index in indices]
         rows = torch.stack([self.data[start : start + self.length + 1] for start in starts]).long()
         return rows[:, :-1], rows[:, 1:]
 
@@ -165,8 +138,9 @@ def learning_rate(step, options):
 class Trainer:
     def __init__(self, job, options):
         self.job, self.options = job, options
-        self.step = self.cursor = 0
-        self.sequences = Sequences(read_text(), options.length, options.seed)
+        self.step = 0
+        self.sequences = Sequences(read_text(), options.length)
+        self.sampler = rondo.Sampler(len(self.sequences), options.batch, options.seed)
         torch.manual_seed(options.seed)
         self.model = CharGPT(options.length)
         parameters = self.model.parameters()
@@ -179,9 +153,9 @@ class Trainer:
 
     def save(self):
         """Rank 0 writes the model, every rank the state of its own random numbers."""
-        with self.job.save(self.step, samples=self.cursor) as directory:
+        with self.job.save(self.step, samples=self.sampler.cursor) as directory:
             if self.job.rank == 0:
-                state = {"step": self.step, "cursor": self.cursor, "world": self.job.world}
+                state = {"step": self.step, "sampler": self.sampler.state_dict(), "world": self.job.world}
                 state.update(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
                 torch.save(state, os.path.join(directory, "model.pt"))
             torch.save(torch.get_rng_state(), os.path.join(directory, "random.pt"))
@@ -189,17 +163,18 @@ class Trainer:
     def load(self):
         resume = self.job.resume
         state = torch.load(os.path.join(resume.part(0), "model.pt"), map_location="cpu")
-        if (state["step"], state["cursor"]) != (resume.step, resume.samples):
-            raise SystemExit(f"{resume} holds step {state['step']}, sample {state['cursor']}")
+        if state["step"] != resume.step:
+            raise SystemExit(f"{resume} holds step {state['step']}")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.cursor = state["step"], state["cursor"]
+        self.step = state["step"]
+        self.sampler.load_state_dict(state["sampler"])
         random = os.path.join(resume.part(self.job.rank), "random.pt")
         if state["world"] == self.job.world:
             torch.set_rng_state(torch.load(random))
         else:  # another number of workers: the same data order, other dropout
             torch.manual_seed((self.options.seed * 1000 + self.job.rank) * 1000003 + self.step)
-        print(f"rank {self.job.rank} resumed at step {self.step}, sample {self.cursor}", flush=True)
+        print(f"rank {self.job.rank} resumed at step {self.step}, sample {self.sampler.cursor}", flush=True)
 
     def train_step(self):
         """One step over the global batch. Gives the mean loss over all ranks, and whether any rank
@@ -207,8 +182,7 @@ class Trainer:
         rate = learning_rate(self.step, self.options)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        job, batch = self.job, self.options.batch
-        inputs, targets = self.sequences.batch(self.cursor, batch, job.rank, job.world)
+        inputs, targets = self.sequences.batch(self.sampler.share())
         logits = self.net(inputs)
         loss = F.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
         self.optimizer.zero_grad(set_to_none=True)
@@ -216,7 +190,7 @@ class Trainer:
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.step += 1
-        self.cursor += self.options.batch
+        self.sampler.advance()
         common = torch.tensor([loss.item(), float(self.job.stopping())], dtype=torch.float64)
         if self.job.world > 1:  # a SIGTERM reaches one rank first: all must end at the same step
             dist.all_reduce(common)
@@ -230,7 +204,7 @@ class Trainer:
             if not math.isfinite(loss):
                 raise FloatingPointError(f"loss is {loss} at step {self.step}")
             speed = options.batch * options.length / (time.perf_counter() - began)
-            self.job.report(self.step, samples=self.cursor, loss=loss, lr=rate, tokens_per_s=speed)
+            self.job.report(self.step, samples=self.sampler.cursor, loss=loss, lr=rate, tokens_per_s=speed)
             save = self.job.should_save(self.step)
             stop = self.job.should_stop(self.step) or told
             if save or stop or self.step == options.steps:
@@ -241,7 +215,7 @@ class Trainer:
                 print(line, flush=True)
         if self.job.rank == 0:
             how = "stopped" if stop else "done"
-            print(f"{how} at step {self.step}, sample {self.cursor}: {self.digest()}")
+            print(f"{how} at step {self.step}, sample {self.sampler.cursor}: {self.digest()}")
         if not stop:
             self.job.finish()
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -106,27 +105,6 @@ def test_charlm_stops_at_one_step_when_one_rank_is_told(tmp_path, until):
     run.children[1].send_signal(signal.SIGTERM)
     step = re.search(r"stopped at step (\d+)", run.end()[0]).group(1)
     assert is_saved(tmp_path, step, 2)
-
-
-@needs_torch
-def test_charlm_order_trains_each_sample_once_per_pass():
-    text = """
-        import sys; sys.path.insert(0, "{0}")
-        import train
-        for count in (1, 2, 3, 97, 1000):
-            order = train.Order(count, 5)
-            for number in range(3):
-                seen = [order.index(number * count + at) for at in range(count)]
-                assert sorted(seen) == list(range(count))
-            if count == 1000: assert seen != sorted(seen)
-        model = train.CharGPT(64)
-        print(sum(p.numel() for p in model.parameters()))
-        """
-    code = textwrap.dedent(text.format(os.path.join(EXAMPLES, "charlm")))
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment({}))
-    assert done.returncode == 0, done.stderr
-    assert 210000 < int(done.stdout) < 225000
 
 
 @needs_torch
