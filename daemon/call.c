@@ -2,6 +2,7 @@
 #include "daemon/call.h"
 #include "base/log.h"
 #include "checkpoint/digest.h"
+#include "daemon/call_checkpoint.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/turn.h"
@@ -275,6 +276,12 @@ static const struct call_kind {
     {&pb__hold_request__descriptor, &pb__job_reply__descriptor, hold, true},
     {&pb__set_node_request__descriptor, &pb__set_node_reply__descriptor, set_node, true},
     {&pb__code_row__descriptor, &pb__put_code_reply__descriptor, put_code, false},
+    {&pb__pin_checkpoint_request__descriptor, &pb__checkpoint_reply__descriptor,
+     call_checkpoint_pin, true},
+    {&pb__verify_checkpoint_request__descriptor, &pb__checkpoint_reply__descriptor,
+     call_checkpoint_verify, true},
+    {&pb__hold_checkpoint_request__descriptor, &pb__checkpoint_reply__descriptor,
+     call_checkpoint_hold, true},
 };
 
 static const char *call_request_id(const struct call *call)

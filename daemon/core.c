@@ -9,6 +9,8 @@
 #include "daemon/node.h"
 #include "daemon/reports.h"
 #include "daemon/save.h"
+#include "daemon/save_chore.h"
+#include "daemon/save_keep.h"
 #include "daemon/turn.h"
 #include "daemon/watch.h"
 
@@ -35,6 +37,7 @@ static void tick(void *arg)
         hub->health.drifts += node_audit(hub);
         hub->health.audits++;
     }
+    save_keep_tick(hub);
     turn_pass(hub);
     loop_timer_set(hub->tick, TICK_US);
 }
@@ -138,7 +141,7 @@ static void load_done(void *arg, enum status st, const struct error *err, uint64
         qsort(hub->order, hub->order_count, sizeof(*hub->order), order_compare);
     hub->usable = hub->loaded = true;
     node_recount(hub);
-    save_recount(hub);
+    save_chore_recount(hub);
     for (size_t i = 0; i < hub->order_count; i++)
         job_loaded(hub->order[i]);
     node_leases_full(hub);
@@ -286,6 +289,30 @@ size_t core_checkpoints(const struct core *core, int64_t id, const Pb__Checkpoin
         if (count < max)
             out[count] = (const Pb__Checkpoint *)save->entry.row;
         count++;
+    }
+    return count;
+}
+
+const Pb__Checkpoint *core_checkpoint(const struct core *core, int64_t id)
+{
+    const struct save *save = id > 0 ? map_get(hub_of(core)->saves, (uint64_t)id) : NULL;
+
+    return save ? (const Pb__Checkpoint *)save->entry.row : NULL;
+}
+
+size_t core_retention(const struct core *core, int64_t id, const Pb__Checkpoint **rows, bool *keep,
+                      const char **why, size_t max)
+{
+    const struct job *job = id > 0 ? map_get(hub_of(core)->jobs, (uint64_t)id) : NULL;
+    SCOPED(mem_free) void *memory = mem_array(max + 1, sizeof(enum retain_why));
+    enum retain_why *verdicts = memory;
+
+    if (!job || !job->entry.row)
+        return 0;
+    size_t count = save_keep_plan(job, rows, verdicts, max);
+    for (size_t i = 0; i < count && i < max; i++) {
+        keep[i] = verdicts[i] != RETAIN_LET_GO && verdicts[i] != RETAIN_UNUSABLE;
+        why[i] = retain_why_text(verdicts[i]);
     }
     return count;
 }

@@ -75,6 +75,11 @@ size_t core_attempts(const struct core *core, int64_t job, const Pb__Attempt **o
                      size_t max); /* oldest first; returns how many there are */
 size_t core_checkpoints(const struct core *core, int64_t job, const Pb__Checkpoint **out,
                         size_t max); /* newest first */
+const Pb__Checkpoint *core_checkpoint(const struct core *core, int64_t id);
+/* What retention says of each committed checkpoint of the job, oldest first; why: for people.
+ * Returns how many there are. */
+size_t core_retention(const struct core *core, int64_t job, const Pb__Checkpoint **rows, bool *keep,
+                      const char **why, size_t max);
 size_t core_nodes(const struct core *core, const Pb__Node **out, size_t max);
 /* What agents said last of a worker; NULL: nothing. */
 const Pb__ActualWorker *core_worker(const struct core *core, int64_t job, const char *role,

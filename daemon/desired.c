@@ -6,6 +6,8 @@
 #include "daemon/node.h"
 #include "daemon/restart.h"
 #include "daemon/save.h"
+#include "daemon/save_chore.h"
+#include "daemon/save_copy.h"
 
 #define ARENA_MAX ((size_t)256 << 20)
 
@@ -115,6 +117,9 @@ static Pb__ResumePoint *fill_resume(const struct fill *fill, const struct save *
     resume->vault = row->vault;
     resume->path = row->path;
     resume->manifest_digest = row->manifest_digest;
+    resume->has_format = row->has_format;
+    resume->format = row->format;
+    save_copy_fill(fill->job->hub, row, fill->place->node, resume, fill->arena);
     return resume;
 }
 
@@ -249,7 +254,7 @@ static void desired_send(struct node *node)
     at = 0;
     for (struct job *job; (job = map_next(node->residents, &at));)
         fill_job(node, job, &desired, arena);
-    save_fill_desired(node, &desired, arena);
+    save_chore_fill(node, &desired, arena);
     desired.has_revision = desired.has_heard_seq = true;
     desired.heard_seq = node->seq_turn;
     desired.revision = ++node->revision;

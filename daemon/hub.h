@@ -26,13 +26,21 @@ struct live { /* what we know of one worker of the current attempt, derived */
     int64_t gate_step;
     int64_t step; /* last reported */
 };
+struct job_metric { /* a value of the policy's keep_metric */
+    uint32_t attempt;
+    int64_t step;
+    double value;
+};
 struct save { /* a checkpoint of a job */
     int64_t id;
     struct entry entry; /* Pb__Checkpoint */
     struct job *job;
     struct list node; /* in job->saves, oldest first */
     int64_t since_us;
-    struct list chore; /* in hub->chores: an agent has something to do for it, seal or delete */
+    struct list
+        chore;       /* in hub->chores: agents have something to do for it: seal, verify, delete */
+    char **answered; /* nodes that have done it, in the state that it is in now */
+    size_t answered_count;
 };
 struct attempt {
     struct entry entry; /* Pb__Attempt */
@@ -57,7 +65,10 @@ struct job {
     int64_t rate_us;                  /* rank 0's own clock at rate_step; 0: none yet */
     double steps_per_s;
     unsigned gates_refused; /* in a row: a power of two */
-    Pb__Reason wait;        /* QUEUED: why it waits now; derived, never stored */
+    int64_t keep_look_us; /* wall time at which retention looks again; 0: when something happens */
+    struct job_metric metrics[64]; /* the latest, a ring */
+    size_t metrics_next;
+    Pb__Reason wait; /* QUEUED: why it waits now; derived, never stored */
     char wait_text[200];
 };
 struct slot { /* one device of a node and who has it */
@@ -79,11 +90,11 @@ struct node {
     struct map *actual; /* worker key as text -> struct actual */
     bool heard_whole;   /* a whole report came on this connection */
     bool whole_news;
-    struct list staged, sealed, deleted; /* reports of saves not yet worked in */
-    struct list gangs;                   /* of restarts in place */
-    struct list news;                    /* in hub->news */
-    struct list in_turn;                 /* in hub->turn_nodes */
-    uint64_t seq_turn;                   /* heard when the turn in flight looked */
+    struct list staged, sealed, deleted, verified, copies; /* reports of saves not yet worked in */
+    struct list gangs;                                     /* of restarts in place */
+    struct list news;                                      /* in hub->news */
+    struct list in_turn;                                   /* in hub->turn_nodes */
+    uint64_t seq_turn; /* heard when the turn in flight looked */
     uint64_t seq_heard, seq_acked;
     struct slot *slots;
     size_t slots_count;

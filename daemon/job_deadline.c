@@ -5,6 +5,7 @@
 #include "daemon/job_queue.h"
 #include "daemon/node.h"
 #include "daemon/save.h"
+#include "daemon/save_keep.h"
 #include "daemon/turn.h"
 
 static void earliest(int64_t *best, int64_t at)
@@ -102,6 +103,8 @@ void job_run(struct job *job)
     if (state == PB__JOB__STATE__RUNNING && passed(&job->save_at_us, now))
         gate_save_due(job);
     job_review(job);
+    if (job->keep_look_us)
+        save_keep_run(job);
     job_arm(job);
 }
 

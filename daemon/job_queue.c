@@ -4,6 +4,7 @@
 #include "daemon/attempt.h"
 #include "daemon/job.h"
 #include "daemon/save.h"
+#include "daemon/save_chore.h"
 #include "daemon/turn.h"
 #include "daemon/watch.h"
 #include "proto/text/job_check.h"
@@ -118,7 +119,7 @@ void job_queue_trim(struct hub *hub)
     for (size_t i = 0; i < count; i++) {
         struct job *job = old[i];
         if (surplus && job_fsm_ended(job_view(job)->state) && !job->entry.draft &&
-            !save_has_chore(job)) {
+            !save_chore_is_due(job)) {
             surplus--;
             job->id_listed = false;
             job_destroy(job);

@@ -37,6 +37,8 @@ static struct node *node_new(struct hub *hub, const char *name)
     list_init(&node->staged);
     list_init(&node->sealed);
     list_init(&node->deleted);
+    list_init(&node->verified);
+    list_init(&node->copies);
     list_init(&node->gangs);
     list_init(&node->news);
     list_init(&node->in_turn);

@@ -6,6 +6,7 @@
 #include "daemon/node.h"
 #include "daemon/pass_avoid.h"
 #include "daemon/save.h"
+#include "daemon/save_copy.h"
 #include "proto/text/job_check.h"
 #include "proto/text/message.h"
 #include "scheduler/place.h"
@@ -93,7 +94,7 @@ static void snapshot_roles(struct pass *pass, const Pb__JobSpec *spec, const str
     out->roles_count = spec->n_roles;
 }
 
-/* A checkpoint on a node's own disk can only be loaded there. */
+/* A checkpoint on a node's own disk can only be loaded there, unless its agent serves it. */
 static const char *only_node(const struct pass *pass, const struct job *job)
 {
     const struct save *save = save_resume(job);
@@ -102,6 +103,8 @@ static const char *only_node(const struct pass *pass, const struct job *job)
         row && row->n_parts ? map_get_text(pass->hub->nodes, row->parts[0]->node) : NULL;
     const Pb__NodeInventory *inventory = node ? node_view(node)->inventory : NULL;
 
+    if (row && save_copy_all_served(pass->hub, row))
+        return NULL; /* agents fetch from each other */
     for (size_t i = 0; inventory && i < inventory->n_vaults; i++)
         if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, row->vault))
             return inventory->vaults[i]->class_ == PB__VAULT__CLASS__NODE ? node_view(node)->name

@@ -292,6 +292,8 @@ static const struct reader_kind {
     {&pb__show_job_request__descriptor, reader_show_job},
     {&pb__list_events_request__descriptor, reader_list_events},
     {&pb__list_checkpoints_request__descriptor, reader_list_checkpoints},
+    {&pb__show_checkpoint_request__descriptor, reader_checkpoint_show},
+    {&pb__plan_retention_request__descriptor, reader_checkpoint_retention},
     {&pb__list_nodes_request__descriptor, reader_list_nodes},
     {&pb__metrics_request__descriptor, reader_metrics},
     {&pb__have_code_request__descriptor, reader_have_code},

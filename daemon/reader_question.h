@@ -32,6 +32,8 @@ void reader_question_end(struct reader_question *q, enum status st, const struct
 void reader_question_fail(struct reader_question *q, enum status st, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
-/* reader_jobs.c, reader_show.c */
+/* reader_jobs.c, reader_show.c, reader_checkpoint.c */
 void reader_jobs_list(struct reader_question *q);
 void reader_show_job(struct reader_question *q);
+void reader_checkpoint_show(struct reader_question *q);
+void reader_checkpoint_retention(struct reader_question *q);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "daemon/attempt.h"
 #include "daemon/job.h"
+#include "daemon/save_keep.h"
 #include "daemon/turn.h"
 
 #define COMMIT_POINTS_MAX 200000 /* in one transaction */
@@ -160,6 +161,24 @@ static void pace(struct job *job, const Pb__Report *last)
     }
 }
 
+/* For retention: values of the metric by which the job's best checkpoints are kept. */
+static void best_metric(struct job *job, const Pb__ReportBatch *batch)
+{
+    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
+
+    if (!policy || !policy->keep_best || !policy->keep_metric)
+        return;
+    for (size_t i = 0; i < batch->n_reports; i++) {
+        const Pb__Report *report = batch->reports[i];
+        for (size_t k = 0; k < report->n_names; k++)
+            if (!strcmp(report->names[k], policy->keep_metric))
+                save_keep_metric(job, report->step,
+                                 k < report->n_values
+                                     ? report->values[k]
+                                     : (double)report->integers[k - report->n_values]);
+    }
+}
+
 static void progress(struct hub *hub, const Pb__ReportBatch *batch)
 {
     struct job *job = map_get(hub->jobs, (uint64_t)batch->job);
@@ -169,6 +188,7 @@ static void progress(struct hub *hub, const Pb__ReportBatch *batch)
         batch->incarnation < attempt_incarnation(attempt_view(job->attempt)) ||
         strcmp(job_view(job)->spec->roles[0]->name, batch->role) != 0)
         return;
+    best_metric(job, batch);
     const Pb__Report *last = batch->reports[batch->n_reports - 1];
     if (last->step >= job->step) {
         job->step = last->step;

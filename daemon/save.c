@@ -5,13 +5,17 @@
 #include "daemon/attempt.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
+#include "daemon/save_chore.h"
+#include "daemon/save_copy.h"
+#include "daemon/save_inner.h"
+#include "daemon/save_keep.h"
 #include "daemon/session.h"
 #include "daemon/watch.h"
 
-#define S(x)         PB__CHECKPOINT__STATE__##x
+#define S(x)         SAVE_STATE(x)
 #define SEAL_WAIT_US 5000000 /* a relaunch waits this long for a whole save to be committed */
 
-static Pb__Checkpoint *save_edit(struct save *save)
+Pb__Checkpoint *save_edit(struct save *save)
 {
     return (Pb__Checkpoint *)draft_edit(&save->job->hub->drafts, &save->entry);
 }
@@ -21,6 +25,7 @@ static void save_destroy(struct save *save)
     map_remove(save->job->hub->saves, (uint64_t)save->id);
     list_remove(&save->node);
     list_remove(&save->chore);
+    save_chore_reset(save);
     entry_fini(&save->entry);
     mem_free(save);
 }
@@ -66,8 +71,8 @@ void save_destroy_all(struct job *job)
         save_destroy(LIST_ITEM(job->saves.next, struct save, node));
 }
 
-static void save_event(const struct save *save, const char *kind, Pb__Checkpoint__State from,
-                       const char *text)
+void save_event(const struct save *save, const char *kind, Pb__Checkpoint__State from,
+                const char *text)
 {
     const Pb__Checkpoint *row = save_view(save);
     Pb__Event *event = watch_event(save->job->hub, kind);
@@ -87,31 +92,7 @@ static void save_event(const struct save *save, const char *kind, Pb__Checkpoint
              log_str("to", HUB_NAME(checkpoint__state, row->state)), log_str("text", text));
 }
 
-/* Derived from the state: whole ones are to be sealed, dead ones to be deleted. */
-static void chore_update(struct save *save)
-{
-    const Pb__Checkpoint *row = save_view(save);
-    bool wanted =
-        row->n_parts && ((row->state == S(STAGED) && row->n_parts >= row->parts_expected) ||
-                         row->state == S(TORN) || row->state == S(EXPIRED));
-
-    if (wanted == !list_is_empty(&save->chore))
-        return;
-    if (wanted)
-        list_add_last(&save->job->hub->chores, &save->chore);
-    else
-        list_remove(&save->chore);
-}
-
-void save_recount(struct hub *hub)
-{
-    size_t at = 0;
-
-    for (struct save *save; (save = map_next(hub->saves, &at));)
-        chore_update(save);
-}
-
-static void nodes_dirty(const struct save *save)
+void save_nodes_dirty(const struct save *save)
 {
     const Pb__Checkpoint *row = save_view(save);
 
@@ -119,7 +100,7 @@ static void nodes_dirty(const struct save *save)
         node_desired_dirty(save->job->hub, row->parts[i]->node);
 }
 
-static void save_set_state(struct save *save, Pb__Checkpoint__State to, const char *text)
+void save_set_state(struct save *save, Pb__Checkpoint__State to, const char *text)
 {
     Pb__Checkpoint__State from = save_view(save)->state;
     Pb__Checkpoint *row = save_edit(save);
@@ -129,18 +110,20 @@ static void save_set_state(struct save *save, Pb__Checkpoint__State to, const ch
     row->version++;
     if (to == S(TORN) || to == S(DAMAGED))
         draft_text(&row->reason, text);
-    chore_update(save);
-    nodes_dirty(save);
+    save_chore_reset(save);
+    save_chore_update(save);
+    save_nodes_dirty(save);
     char kind[48];
     snprintf(kind, sizeof(kind), "checkpoint.%s",
              to == S(COMMITTED) ? "committed"
              : to == S(TORN)    ? "torn"
+             : to == S(DAMAGED) ? "damaged"
                                 : "state");
     save_event(save, kind, from, text);
 }
 
 /* --- reading */
-static bool usable(const struct save *save)
+bool save_is_usable(const struct save *save)
 {
     Pb__Checkpoint__State state = save_view(save)->state;
 
@@ -156,7 +139,7 @@ const struct save *save_resume(const struct job *job)
         return NULL;
     for (const struct list *item = job->saves.prev; item != &job->saves; item = item->prev) {
         const struct save *save = LIST_ITEM((struct list *)(uintptr_t)item, struct save, node);
-        if (usable(save))
+        if (save_is_usable(save))
             return save;
     }
     return NULL;
@@ -189,8 +172,7 @@ static uint32_t incarnation_of(const Pb__Checkpoint *row)
     return row->incarnation ? row->incarnation : 1;
 }
 
-/* Written by the workers that run now? */
-static bool is_of_now(const struct job *job, const Pb__Checkpoint *row)
+bool save_is_of_now(const struct job *job, const Pb__Checkpoint *row)
 {
     const Pb__Attempt *attempt = attempt_view(job->attempt);
 
@@ -202,18 +184,8 @@ bool save_is_whole(const struct job *job, int64_t step)
     LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
     {
         const Pb__Checkpoint *row = save_view(LIST_ITEM(item, struct save, node));
-        if (is_of_now(job, row) && row->step >= step &&
+        if (save_is_of_now(job, row) && row->step >= step &&
             (row->n_parts >= row->parts_expected || row->state == S(TORN)))
-            return true;
-    }
-    return false;
-}
-
-bool save_has_chore(const struct job *job)
-{
-    LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
-    {
-        if (!list_is_empty(&LIST_ITEM(item, struct save, node)->chore))
             return true;
     }
     return false;
@@ -285,6 +257,40 @@ static bool part_known(const Pb__Checkpoint *row, const Pb__CheckpointPart *part
     return false;
 }
 
+/* Whole: all parts are of one layout, or none has one. What rank 0 says of the layout is the
+ * checkpoint's. False: it never will be a checkpoint. */
+static bool seal_ready(struct save *save)
+{
+    Pb__Checkpoint *row = save_edit(save);
+    const Pb__CheckpointPart *first = row->parts[0];
+    char text[240];
+
+    for (size_t i = 0; i < row->n_parts; i++) {
+        const Pb__CheckpointPart *part = row->parts[i];
+        const char *a = first->layout_digest ? first->layout_digest : "none";
+        const char *b = part->layout_digest ? part->layout_digest : "none";
+        if (strcmp(a, b) != 0) {
+            snprintf(text, sizeof(text),
+                     "rank %u saved by layout %.40s and rank %u by %.40s: the ranks do not agree "
+                     "on what is to be saved",
+                     first->rank, a, part->rank, b);
+            save_set_state(save, S(TORN), text);
+            return false;
+        }
+        if (part->layout)
+            draft_text(&row->layout, part->layout);
+    }
+    row->has_format = true;
+    row->format =
+        first->layout_digest ? PB__CHECKPOINT__FORMAT__SHARDED : PB__CHECKPOINT__FORMAT__PLAIN;
+    if (first->layout_digest && !row->layout) {
+        save_set_state(save, S(TORN), "no rank handed the layout over");
+        return false;
+    }
+    draft_text(&row->layout_digest, first->layout_digest);
+    return true;
+}
+
 static void add_part(struct save *save, const Pb__CheckpointPart *part)
 {
     Pb__Checkpoint *row = save_edit(save);
@@ -296,10 +302,11 @@ static void add_part(struct save *save, const Pb__CheckpointPart *part)
     if (part->samples > row->samples)
         row->samples = part->samples;
     row->version++;
-    if (row->n_parts >= row->parts_expected) {
-        chore_update(save);
+    save_copy_staged(save, part);
+    if (row->n_parts >= row->parts_expected && seal_ready(save)) {
+        save_chore_update(save);
         save->since_us = loop_now_us(save->job->hub->loop);
-        nodes_dirty(save);
+        save_nodes_dirty(save);
     }
 }
 
@@ -328,32 +335,12 @@ static void staged_run(struct node *node, const Pb__ActualStaged *staged)
     if (save_view(save)->state != S(STAGED) || part_known(save_view(save), staged->part))
         return;
     add_part(save, staged->part);
-    if (!is_of_now(job, save_view(save))) /* the part tells where to delete it */
+    if (save_view(save)->state == S(STAGED) && !save_is_of_now(job, save_view(save)))
+        /* the part tells where to delete it */
         save_set_state(save, S(TORN), SUPERSEDED);
 }
 
 /* --- sealed */
-static void retire(struct job *job)
-{
-    const Pb__CheckpointPolicy *policy = job_view(job)->spec->checkpoint;
-    uint32_t keep = policy && policy->keep ? policy->keep : 1, kept = 0;
-
-    for (struct list *item = job->saves.prev; item != &job->saves; item = item->prev) {
-        struct save *save = LIST_ITEM(item, struct save, node);
-        if (usable(save) && ++kept > keep && !save_is_held(job, save))
-            save_set_state(save, S(EXPIRED), "beyond the number to keep");
-    }
-}
-
-/* The checkpoint that the open attempt resumed from stays as long as nothing newer was committed by
- * it. */
-bool save_is_held(const struct job *job, const struct save *save)
-{
-    return attempt_is_open(job) &&
-           attempt_view(job->attempt)->resume_checkpoint == save_view(save)->id &&
-           job_view(job)->state == PB__JOB__STATE__STARTING;
-}
-
 /* A program that reports no steps has come as far as what it saved. */
 static void note_reached(struct job *job, const Pb__Checkpoint *row, Pb__Job *job_row)
 {
@@ -383,7 +370,8 @@ static void commit(struct save *save, const char *digest)
     job_row->last_checkpoint = save_view(save_resume(job))->id; /* seals may come out of order */
     note_reached(job, save_view(save), job_row);
     job_row->version++;
-    retire(job);
+    save_keep_run(job);
+    save_chore_update_all(job); /* the one before need not be read again any more */
     job_review(job);
 }
 
@@ -395,6 +383,8 @@ static void sealed_run(struct node *node, const Pb__ActualSealed *sealed)
 
     if (!save || save_view(save)->state != S(STAGED))
         return;
+    if (!sealed->error && !save_chore_answered(save, node_view(node)->name))
+        return; /* others have parts of it, too */
     if (sealed->error) {
         save_set_state(save, S(TORN), sealed->error);
         job_review(save->job);
@@ -416,12 +406,12 @@ static void deleted_run(struct node *node, const Pb__ActualDeleted *deleted)
 {
     struct save *save = map_get(node->hub->saves, (uint64_t)deleted->checkpoint);
 
-    if (!save)
+    if (!save || !save_chore_answered(save, node_view(node)->name))
         return;
     if (save_view(save)->state == S(EXPIRED))
         save_set_state(save, S(DELETED), NULL);
     list_remove(&save->chore); /* a torn one stays TORN, with nothing left of it */
-    nodes_dirty(save);
+    save_nodes_dirty(save);
 }
 
 void save_run_reports(struct node *node)
@@ -432,6 +422,11 @@ void save_run_reports(struct node *node)
     sealed_run(node, (Pb__ActualSealed *)LIST_ITEM(item, struct session_note, node)->message);
     LIST_EACH(&node->deleted, item)
     deleted_run(node, (Pb__ActualDeleted *)LIST_ITEM(item, struct session_note, node)->message);
+    LIST_EACH(&node->verified, item)
+    save_chore_verified(node,
+                        (Pb__ActualVerified *)LIST_ITEM(item, struct session_note, node)->message);
+    LIST_EACH(&node->copies, item)
+    save_copy_run(node, (Pb__ActualCopy *)LIST_ITEM(item, struct session_note, node)->message);
 }
 
 void save_drop_reports(struct node *node, uint64_t through_seq)
@@ -439,17 +434,46 @@ void save_drop_reports(struct node *node, uint64_t through_seq)
     session_notes_drop(&node->staged, through_seq);
     session_notes_drop(&node->sealed, through_seq);
     session_notes_drop(&node->deleted, through_seq);
+    session_notes_drop(&node->verified, through_seq);
+    session_notes_drop(&node->copies, through_seq);
 }
 
 /* --- ends */
+/* What a loader of the attempt found: file and block; NULL: nothing. */
+static const char *damage_found(const struct job *job)
+{
+    const Pb__Attempt *attempt = attempt_view(job->attempt);
+
+    for (size_t i = 0; i < attempt->n_places; i++) {
+        const struct node *node = map_get_text(job->hub->nodes, attempt->places[i]->node);
+        Pb__WorkerKey key = PB__WORKER_KEY__INIT;
+        key.job = attempt->job;
+        key.role = attempt->places[i]->role;
+        key.rank = attempt->places[i]->rank;
+        key.attempt = attempt->number;
+        const struct actual *actual = node ? node_actual(node, &key) : NULL;
+        if (actual && actual->said->damaged &&
+            (actual->said->key->incarnation ? actual->said->key->incarnation : 1) ==
+                attempt_incarnation(attempt))
+            return actual->said->damaged;
+    }
+    return NULL;
+}
+
 void save_attempt_broken(struct job *job, Pb__Reason__Code code)
 {
     const Pb__Attempt *attempt = attempt_view(job->attempt);
-    struct save *save = code == PB__REASON__CODE__CHECKPOINT_ERROR && attempt->resume_checkpoint
-                            ? map_get(job->hub->saves, (uint64_t)attempt->resume_checkpoint)
+    int64_t resume = attempt_resume(attempt);
+    struct save *save = code == PB__REASON__CODE__CHECKPOINT_ERROR && resume
+                            ? map_get(job->hub->saves, (uint64_t)resume)
                             : NULL;
+    const char *found = save ? damage_found(job) : NULL;
 
-    if (save && usable(save) && job_view(job)->state == PB__JOB__STATE__STARTING)
+    if (!save || !save_is_usable(save))
+        return;
+    if (found)
+        save_set_state(save, S(DAMAGED), found);
+    else if (job_view(job)->state == PB__JOB__STATE__STARTING)
         save_set_state(save, S(DAMAGED), "could not be loaded: see the job's first failure");
 }
 
@@ -469,7 +493,7 @@ void save_restarted(struct job *job)
     LIST_EACH(&job->saves, item)
     {
         struct save *save = LIST_ITEM(item, struct save, node);
-        if (save_view(save)->state == S(STAGED) && !is_of_now(job, save_view(save)))
+        if (save_view(save)->state == S(STAGED) && !save_is_of_now(job, save_view(save)))
             save_set_state(save, S(TORN), SUPERSEDED);
     }
 }
@@ -503,64 +527,4 @@ void save_give_up(struct job *job, const char *why)
 void save_job_ended(struct job *job)
 {
     tear(job, true, "the job ended before every rank had reported");
-}
-
-/* --- chores */
-/* One node does it: that of the first part. */
-static bool chore_is_here(const struct node *node, const Pb__Checkpoint *row)
-{
-    return row->n_parts && !strcmp(row->parts[0]->node, node_view(node)->name);
-}
-
-static void fill_seal(const Pb__Checkpoint *row, Pb__DesiredSeal *seal, struct arena *arena)
-{
-    struct text manifest;
-    char digest[65];
-
-    pb__desired_seal__init(seal);
-    text_init(&manifest, 0);
-    vault_manifest_build(row, &manifest, digest);
-    seal->has_checkpoint = seal->has_job = seal->has_attempt = seal->has_manifest = true;
-    seal->checkpoint = row->id;
-    seal->job = row->job;
-    seal->attempt = row->attempt;
-    seal->vault = row->vault;
-    seal->path = row->path;
-    seal->manifest.len = manifest.len;
-    seal->manifest.data = arena_alloc(arena, manifest.len + 1);
-    memcpy(seal->manifest.data, text_get(&manifest), manifest.len);
-    text_fini(&manifest);
-}
-
-static void fill_one(const struct node *node, const struct save *save, Pb__Desired *out,
-                     struct arena *arena)
-{
-    Pb__Checkpoint *row = (Pb__Checkpoint *)save->entry.row;
-
-    if (!row || !chore_is_here(node, row))
-        return;
-    if (row->state == S(STAGED)) {
-        out->seals[out->n_seals] = arena_alloc(arena, sizeof(Pb__DesiredSeal));
-        fill_seal(row, out->seals[out->n_seals++], arena);
-        return;
-    }
-    Pb__DesiredDelete *gone = arena_alloc(arena, sizeof(*gone));
-    pb__desired_delete__init(gone);
-    gone->has_checkpoint = true;
-    gone->checkpoint = row->id;
-    gone->vault = row->vault;
-    gone->path = row->path;
-    out->deletes[out->n_deletes++] = gone;
-}
-
-void save_fill_desired(const struct node *node, Pb__Desired *out, struct arena *arena)
-{
-    size_t count = 0;
-
-    LIST_EACH(&node->hub->chores, item)
-    count++;
-    out->seals = arena_alloc(arena, sizeof(void *) * (count + 1));
-    out->deletes = arena_alloc(arena, sizeof(void *) * (count + 1));
-    LIST_EACH(&node->hub->chores, item)
-    fill_one(node, LIST_ITEM(item, struct save, chore), out, arena);
 }

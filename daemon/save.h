@@ -6,7 +6,8 @@
 #pragma once
 #include "daemon/hub.h"
 
-void save_run_reports(struct node *node); /* staged, sealed, deleted: what the node reported */
+void save_run_reports(
+    struct node *node); /* staged, sealed, deleted, verified, copies: what the node reported */
 void save_drop_reports(struct node *node, uint64_t through_seq); /* they are durable */
 const struct save *save_resume(const struct job *job); /* newest usable; NULL: from the start */
 int64_t save_cursor(const struct job *job);            /* samples of the newest committed one; 0 */
@@ -20,10 +21,7 @@ void save_restarted(struct job *job); /* what the incarnations before left uncom
 void save_job_ended(struct job *job); /* unfinished ones are TORN */
 void save_attempt_ended(struct job *job); /* parts that can never become whole are TORN */
 int64_t save_wait_until(const struct job *job);
-void save_recount(struct hub *hub); /* derive the chores anew */
-bool save_is_held(const struct job *job, const struct save *save);
-bool save_has_chore(const struct job *job);
+bool save_is_of_now(const struct job *job,
+                    const Pb__Checkpoint *row); /* written by the workers that run now? */
 struct save *save_load_take(struct hub *hub, Pb__Checkpoint *row_take);
 void save_destroy_all(struct job *job);
-/* Chores of one node, for its desired set. */
-void save_fill_desired(const struct node *node, Pb__Desired *out, struct arena *arena);

@@ -76,6 +76,46 @@ void serve_control_set_node(void *arg, struct rpc_call *call, const ProtobufCMes
     serve_control_call(arg, call, "call.set-node", 0, message);
 }
 
+/* A checkpoint is its job's. */
+static void serve_control_checkpoint(struct serve *serve, struct rpc_call *call, const char *name,
+                                     const char *request_id, const char *text, int64_t checkpoint,
+                                     const ProtobufCMessage *request)
+{
+    const Pb__Checkpoint *row = core_checkpoint(serve->options.core, checkpoint);
+    int64_t job = row ? row->job : 0;
+
+    if (serve_control_checked(call, request_id, text) &&
+        (!row || serve_control_may_change(serve, call, job)))
+        serve_control_call(serve, call, name, job, request);
+}
+
+void serve_control_pin_checkpoint(void *arg, struct rpc_call *call, const ProtobufCMessage *message)
+{
+    const Pb__PinCheckpointRequest *request = (const Pb__PinCheckpointRequest *)message;
+
+    serve_control_checkpoint(arg, call,
+                             request->unpin ? "call.unpin-checkpoint" : "call.pin-checkpoint",
+                             request->request_id, request->note, request->checkpoint, message);
+}
+
+void serve_control_verify_checkpoint(void *arg, struct rpc_call *call,
+                                     const ProtobufCMessage *message)
+{
+    const Pb__VerifyCheckpointRequest *request = (const Pb__VerifyCheckpointRequest *)message;
+
+    serve_control_checkpoint(arg, call, "call.verify-checkpoint", request->request_id, NULL,
+                             request->checkpoint, message);
+}
+
+void serve_control_hold_checkpoint(void *arg, struct rpc_call *call,
+                                   const ProtobufCMessage *message)
+{
+    const Pb__HoldCheckpointRequest *request = (const Pb__HoldCheckpointRequest *)message;
+
+    serve_control_checkpoint(arg, call, "call.hold-checkpoint", request->request_id,
+                             request->holder, request->checkpoint, message);
+}
+
 void serve_control_read(void *arg, struct rpc_call *call, const ProtobufCMessage *request)
 {
     struct serve *serve = arg;

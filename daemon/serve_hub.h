@@ -44,6 +44,12 @@ void serve_submit(void *arg, struct rpc_call *call, const ProtobufCMessage *requ
 void serve_submit_many(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_control_cancel(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_control_hold(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
+void serve_control_pin_checkpoint(void *arg, struct rpc_call *call,
+                                  const ProtobufCMessage *request);
+void serve_control_verify_checkpoint(void *arg, struct rpc_call *call,
+                                     const ProtobufCMessage *request);
+void serve_control_hold_checkpoint(void *arg, struct rpc_call *call,
+                                   const ProtobufCMessage *request);
 void serve_control_set_node(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_control_read(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_watch(void *arg, struct rpc_call *call, const ProtobufCMessage *request);

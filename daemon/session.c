@@ -114,6 +114,8 @@ void session_forget(struct node *node)
     session_notes_drop(&node->staged, UINT64_MAX);
     session_notes_drop(&node->sealed, UINT64_MAX);
     session_notes_drop(&node->deleted, UINT64_MAX);
+    session_notes_drop(&node->verified, UINT64_MAX);
+    session_notes_drop(&node->copies, UINT64_MAX);
     session_notes_drop(&node->gangs, UINT64_MAX);
     reports_forget(node);
     if (node->hello)
@@ -249,6 +251,10 @@ static void merge_report(struct node *node, uint64_t seq, const Pb__ActualReport
         note_add(node, &node->sealed, seq, &report->sealed[i]->base);
     for (size_t i = 0; i < report->n_deleted; i++)
         note_add(node, &node->deleted, seq, &report->deleted[i]->base);
+    for (size_t i = 0; i < report->n_verified; i++)
+        note_add(node, &node->verified, seq, &report->verified[i]->base);
+    for (size_t i = 0; i < report->n_copies; i++)
+        note_add(node, &node->copies, seq, &report->copies[i]->base);
     if (report->n_devices) {
         session_devices_keep(node, report);
         node->devices_news = true;

@@ -8,6 +8,7 @@
 #include "daemon/pass.h"
 #include "daemon/reports.h"
 #include "daemon/save.h"
+#include "daemon/save_chore.h"
 #include "daemon/watch.h"
 
 static void turn_run(void *arg);
@@ -111,7 +112,7 @@ static void turn_undo(struct hub *hub)
     release_nodes(hub, false);
     watch_settle(hub, false);
     node_recount(hub);
-    save_recount(hub);
+    save_chore_recount(hub);
     job_requeue_all(hub);
     size_t at = 0;
     for (struct node *node; (node = map_next(hub->nodes, &at));)

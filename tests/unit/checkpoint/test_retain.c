@@ -30,14 +30,13 @@ static void expect(const struct retain_item *items, size_t count,
                    const struct retain_policy *policy, const char *kept)
 {
     enum retain_why why[ITEMS_MAX];
-    char text[256] = "";
+    char text[512] = "";
+    size_t len = 0;
     retain_plan(items, count, policy, why);
     for (size_t i = 0; i < count; i++)
-        if (why[i] != RETAIN_LET_GO && why[i] != RETAIN_UNUSABLE) {
-            char one[24];
-            (void)snprintf(one, sizeof one, *text ? " %lld" : "%lld", (long long)items[i].id);
-            (void)strcat(text, one);
-        }
+        if (why[i] != RETAIN_LET_GO && why[i] != RETAIN_UNUSABLE)
+            len += (size_t)snprintf(text + len, sizeof text - len, len ? " %lld" : "%lld",
+                                    (long long)items[i].id);
     assert_string_equal(text, kept);
 }
 

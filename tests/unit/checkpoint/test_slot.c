@@ -116,7 +116,8 @@ static void hostile_heads_are_refused(void **state) /* K19 */
     const struct slot_head good = *f->map;
     static const char *const names[] = {"../x", "a/b", "", ".hidden", "a b", "\xff"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        strcpy(f->map->files[0].name, names[i]);
+        memset(f->map->files[0].name, 0, SLOT_NAME_MAX);
+        memcpy(f->map->files[0].name, names[i], strlen(names[i]));
         assert_int_equal(read_again(f), STATUS_DATA_LOSS);
         memcpy(f->map, &good, sizeof good);
     }
