@@ -1,19 +1,10 @@
-/* mem.c - allocation that aborts, and arenas. */
+/* mem.c - allocation that does not fail, and arenas. */
 #include "base/mem.h"
+#include "base/mem_die.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static void mem_die(const char *why, size_t size)
-{
-    char line[128];
-    int len = snprintf(line, sizeof(line), "fatal: %s (%zu bytes)\n", why, size);
-    if (len > 0 && write(STDERR_FILENO, line, (size_t)len) < 0)
-        abort();
-    abort();
-}
 
 static size_t mem_product(size_t count, size_t size)
 {

@@ -1,7 +1,7 @@
 /* mem.h - memory: allocation that aborts, scoped cleanup, visible hand-over, arenas.
  *
  * Any thread. Out of memory aborts with a line on stderr: truth is in PostgreSQL, restart is the
- * tested path. librondo does not use this file. Sizes are bytes. */
+ * tested path. In librondo it ends at the edge of the API instead (mem_die.h). Sizes are bytes. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
