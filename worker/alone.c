@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "worker/alone_manifest.h"
+
 #define ENTRIES_MAX 100000
 
 int alone_init(struct alone *alone, const char *root, const char *role, uint32_t rank,
@@ -82,9 +84,11 @@ static int clear(const struct alone *alone, int64_t step)
 int alone_abort(const struct alone *alone, int64_t step)
 {
     char path[4096];
-    int problem = clear(alone, step);
+    int problem;
 
     step_path(alone, step, path);
+    alone_manifest_remove(path);
+    problem = clear(alone, step);
     (void)rmdir(path); /* the last one out */
     return problem;
 }
@@ -92,8 +96,11 @@ int alone_abort(const struct alone *alone, int64_t step)
 int alone_save_dir(const struct alone *alone, int64_t step, char *out, size_t cap)
 {
     char path[4096];
-    int problem = clear(alone, step);
+    int problem;
 
+    step_path(alone, step, path);
+    alone_manifest_remove(path);
+    problem = clear(alone, step);
     if (problem)
         return problem;
     part_path(alone, step, "", path);
@@ -143,25 +150,65 @@ static int write_done(const char *temp, const char *text, size_t len)
     return problem;
 }
 
-int alone_commit(const struct alone *alone, int64_t step, int64_t samples)
+/* What the .done file says; *out is the caller's to free. */
+static int print_done(const struct alone *alone, int64_t step, int64_t samples,
+                      const struct alone_part *part, char **out, size_t *len)
 {
-    char path[4096], temp[4096], text[96];
-    int len, problem;
+    FILE *text = open_memstream(out, len);
+
+    if (!text)
+        return -errno;
+    (void)fprintf(text, "%" PRId64 " %" PRId64 " %" PRIu32 "\n", step, samples, alone->world);
+    if (part)
+        (void)fprintf(text, "layout %s %" PRIu32 "\n", part->layout_digest, part->files_count);
+    for (uint32_t i = 0; part && i < part->files_count; i++)
+        (void)fprintf(text, "%s %" PRIu64 " %" PRIu32 " %s\n", part->files[i].name,
+                      part->files[i].bytes, part->files[i].crc32c, part->files[i].xxh3);
+    if (fclose(text) == 0)
+        return 0;
+    free(*out);
+    return -ENOMEM;
+}
+
+static int commit(const struct alone *alone, int64_t step, int64_t samples,
+                  const struct alone_part *part)
+{
+    char path[4096], temp[4096], *text = NULL;
+    size_t len = 0;
+    int problem;
 
     part_path(alone, step, "", path);
     if (nftw(path, sync_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
         return -errno;
-    len = snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRIu32 "\n", step, samples,
-                   alone->world);
+    problem = print_done(alone, step, samples, part, &text, &len);
+    if (problem)
+        return problem;
     part_path(alone, step, ".done.new", temp);
     part_path(alone, step, ".done", path);
-    problem = write_done(temp, text, (size_t)len);
+    problem = write_done(temp, text, len);
+    free(text);
     if (problem)
         return problem;
     if (rename(temp, path) != 0)
         return -errno;
     step_path(alone, step, path);
     return sync_entry(path, NULL, FTW_DP, NULL) == 0 ? 0 : -errno;
+}
+
+int alone_commit(const struct alone *alone, int64_t step, int64_t samples)
+{
+    return commit(alone, step, samples, NULL);
+}
+
+int alone_commit_sharded(const struct alone *alone, int64_t step, int64_t samples,
+                         const struct alone_part *part)
+{
+    char path[4096];
+    int problem = commit(alone, step, samples, part);
+
+    step_path(alone, step, path);
+    problem = problem ? problem : alone_manifest_write(alone, path, step);
+    return problem == -EAGAIN ? 0 : problem; /* not the last one: the manifest is another's */
 }
 
 static bool read_done(const struct alone *alone, int64_t step, uint32_t rank, int64_t *samples,
@@ -189,12 +236,17 @@ static bool is_complete(const struct alone *alone, int64_t step, int64_t *sample
     uint32_t world = 0, same = 0;
     int64_t ignored;
 
+    char path[4096];
+    int problem;
+
     if (!read_done(alone, step, 0, samples, &world))
         return false;
     for (uint32_t rank = 1; rank < world; rank++)
         if (!read_done(alone, step, rank, &ignored, &same) || same != world)
             return false;
-    return true;
+    step_path(alone, step, path);
+    problem = alone_manifest_write(alone, path, step); /* the last one may have died before it */
+    return problem == 0 || problem == -ENOENT;
 }
 
 int alone_newest(const struct alone *alone, struct alone_point *out)

@@ -1,7 +1,9 @@
 /* alone.h - checkpoints outside Rondo: the same calls, plain directories.
  *
  * <root>/step-<n>/<role>-<rank>/ and beside it, written last, <role>-<rank>.done with "step samples
- * world". A checkpoint counts when every rank of the world that wrote it is done. Any thread;
+ * world", and of a sharded part its layout's digest and its files. A checkpoint counts when every
+ * rank of the world that wrote it is done; a sharded one when its manifest is there too, which
+ * whoever comes last writes (alone_manifest.h): ranks never wait for one another. Any thread;
  * blocks on the disk only. Functions give 0 or -errno. */
 #pragma once
 #include <stddef.h>
@@ -12,6 +14,18 @@ struct alone {
     char role[64];
     uint32_t rank, world;
 };
+#define ALONE_FILES_MAX 1024
+struct alone_file {
+    char name[96]; /* no spaces */
+    uint64_t bytes;
+    uint32_t crc32c;
+    char xxh3[33];
+};
+struct alone_part {
+    char layout_digest[33]; /* "": not sharded */
+    uint32_t files_count;
+    const struct alone_file *files;
+};
 struct alone_point {
     int64_t step, samples;
     char dir[4096];
@@ -21,6 +35,9 @@ int alone_init(struct alone *alone, const char *root, const char *role, uint32_t
                uint32_t world);
 int alone_save_dir(const struct alone *alone, int64_t step, char *out, size_t cap);
 int alone_commit(const struct alone *alone, int64_t step, int64_t samples);
+/* The same for a sharded part. -EINVAL: another rank has declared another layout. */
+int alone_commit_sharded(const struct alone *alone, int64_t step, int64_t samples,
+                         const struct alone_part *part);
 int alone_abort(const struct alone *alone, int64_t step);
 /* The newest complete one: 1, or 0 when there is none. */
 int alone_newest(const struct alone *alone, struct alone_point *out);

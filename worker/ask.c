@@ -20,7 +20,15 @@
 #define BACKOFF_MIN_US 20000
 #define BACKOFF_MAX_US 1000000
 
-enum ask_field { ASK_PROTOCOL = 1, ASK_NUMBER = 2, ASK_KIND = 3, ASK_STEP = 4, ASK_SAMPLES = 5 };
+enum ask_field {
+    ASK_PROTOCOL = 1,
+    ASK_NUMBER = 2,
+    ASK_KIND = 3,
+    ASK_STEP = 4,
+    ASK_SAMPLES = 5,
+    ASK_BYTES = 7,
+    ASK_LAYOUT_DIGEST = 8
+};
 enum answer_field { ANSWER_NUMBER = 1, ANSWER_STATUS = 2, ANSWER_ERROR = 3, ANSWER_DIR = 4 };
 
 int64_t ask_now_us(void)
@@ -134,6 +142,11 @@ static bool send_request(struct ask *ask, const struct ask_request *request, int
     wire_add_number(&wire, ASK_STEP, (uint64_t)request->step);
     if (request->samples >= 0)
         wire_add_number(&wire, ASK_SAMPLES, (uint64_t)request->samples);
+    if (request->bytes > 0)
+        wire_add_number(&wire, ASK_BYTES, request->bytes);
+    if (request->layout_digest[0])
+        wire_add_bytes(&wire, ASK_LAYOUT_DIGEST, request->layout_digest,
+                       strnlen(request->layout_digest, sizeof request->layout_digest));
     wire_put_u32(bytes, (uint32_t)wire.len);
     ask->last = *request;
     ask->waiting = send_all(ask->fd, bytes, wire.len + 4, deadline_us);
@@ -201,7 +214,8 @@ static bool receive_answer(struct ask *ask, int64_t deadline_us, struct ask_answ
 
 static bool is_same(const struct ask_request *a, const struct ask_request *b)
 {
-    return a->kind == b->kind && a->step == b->step && a->samples == b->samples;
+    return a->kind == b->kind && a->step == b->step && a->samples == b->samples &&
+           a->bytes == b->bytes && strcmp(a->layout_digest, b->layout_digest) == 0;
 }
 
 /* The agent hung up while nobody looked: an answer that was due will not come. */

@@ -8,11 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ask_kind { ASK_SAVE_DIR = 2, ASK_COMMIT = 3, ASK_ABORT_SAVE = 4 }; /* WorkerAsk.Kind */
+enum ask_kind { /* WorkerAsk.Kind */
+                ASK_SAVE_DIR = 2,
+                ASK_COMMIT = 3,
+                ASK_ABORT_SAVE = 4,
+                ASK_STAGE = 7,
+                ASK_STAGED = 8
+};
 
 struct ask_request {
     enum ask_kind kind;
     int64_t step, samples;
+    uint64_t bytes;         /* STAGE; 0: not said */
+    char layout_digest[33]; /* of a sharded part, once it is complete; "": not said */
 };
 struct ask_answer {
     int status; /* enum rondo_status */

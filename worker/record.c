@@ -16,7 +16,7 @@ enum report_field {
     REPORT_VALUES = 5,
     REPORT_INTEGERS = 6
 };
-enum failure_field { FAILURE_MESSAGE = 1, FAILURE_TRACEBACK = 2 };
+enum failure_field { FAILURE_MESSAGE = 1, FAILURE_TRACEBACK = 2, FAILURE_DAMAGED = 3 };
 
 static void begin(struct record *record, struct wire *wire)
 {
@@ -173,6 +173,16 @@ void record_failure(struct record *record, const char *message, const char *trac
     wire_add_bytes(&wire, FAILURE_MESSAGE, message, message_len);
     if (traceback)
         wire_add_bytes(&wire, FAILURE_TRACEBACK, traceback + skip, traceback_len - skip);
+    end_inside(record, &wire, RECORD_FAILURE);
+}
+
+void record_damaged(struct record *record, const char *message, const char *where)
+{
+    struct wire wire;
+
+    begin(record, &wire);
+    wire_add_bytes(&wire, FAILURE_MESSAGE, message, strnlen(message, RECORD_MESSAGE_MAX));
+    wire_add_bytes(&wire, FAILURE_DAMAGED, where, strnlen(where, RECORD_MESSAGE_MAX));
     end_inside(record, &wire, RECORD_FAILURE);
 }
 

@@ -29,5 +29,7 @@ bool record_report(struct record *record, int64_t step, int64_t samples, int64_t
                    const struct record_value *values, size_t count, const char **why);
 /* Texts are cut at a character's boundary; traceback keeps its end, where the error is. */
 void record_failure(struct record *record, const char *message, const char *traceback);
+/* The checkpoint that was to be loaded is damaged, and where. */
+void record_damaged(struct record *record, const char *message, const char *where);
 void record_finished(struct record *record);
 void record_joined(struct record *record);

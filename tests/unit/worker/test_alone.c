@@ -134,6 +134,64 @@ static void small_buffers_and_long_roots_are_refused(void **state)
     assert_int_equal(alone_init(&alone, root, "main", 0, 1), -ENAMETOOLONG);
 }
 
+static const struct alone_file shard = {"shard-00001-model-00001-of-00001.safetensors", 1, 7,
+                                        "0123456789abcdef0123456789abcdef"};
+
+static int commit_sharded(const struct alone *alone, int64_t step, char digit)
+{
+    struct alone_part part = {.files_count = 1, .files = &shard};
+
+    memset(part.layout_digest, digit, 32);
+    save(alone, step);
+    return alone_commit_sharded(alone, step, 10 * step, &part);
+}
+
+static bool has_manifest(const struct fixture *f, int64_t step)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof path, "%s/step-%d/manifest.json", f->path, (int)step);
+    return access(path, F_OK) == 0;
+}
+
+static void sharded_parts_get_a_manifest_from_whoever_comes_last(void **state)
+{
+    struct fixture *f = *state;
+    struct alone_point point;
+
+    assert_int_equal(commit_sharded(&f->ranks[2], 4, 'a'), 0);
+    assert_int_equal(commit_sharded(&f->ranks[0], 4, 'a'), 0);
+    assert_false(has_manifest(f, 4));
+    assert_int_equal(alone_newest(&f->ranks[1], &point), 0);
+    assert_int_equal(commit_sharded(&f->ranks[1], 4, 'a'), 0);
+    assert_true(has_manifest(f, 4));
+    assert_int_equal(alone_newest(&f->ranks[1], &point), 1);
+    assert_int_equal(point.samples, 40);
+}
+
+static void sharded_parts_of_two_layouts_are_no_checkpoint(void **state)
+{
+    struct fixture *f = *state;
+    struct alone_point point;
+
+    assert_int_equal(commit_sharded(&f->ranks[0], 4, 'a'), 0);
+    assert_int_equal(commit_sharded(&f->ranks[1], 4, 'b'), 0);
+    assert_int_equal(commit_sharded(&f->ranks[2], 4, 'a'), -EINVAL);
+    assert_false(has_manifest(f, 4));
+    assert_int_equal(alone_newest(&f->ranks[0], &point), 0);
+}
+
+static void writing_a_sharded_part_again_takes_the_manifest_away_first(void **state)
+{
+    struct fixture *f = *state;
+    char dir[4096];
+
+    for (int rank = 0; rank < WORLD; rank++)
+        assert_int_equal(commit_sharded(&f->ranks[rank], 4, 'a'), 0);
+    assert_int_equal(alone_save_dir(&f->ranks[1], 4, dir, sizeof dir), 0);
+    assert_false(has_manifest(f, 4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +200,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(saving_again_starts_from_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(aborting_removes_every_trace, setup, teardown),
         cmocka_unit_test_setup_teardown(small_buffers_and_long_roots_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(sharded_parts_get_a_manifest_from_whoever_comes_last, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(sharded_parts_of_two_layouts_are_no_checkpoint, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(writing_a_sharded_part_again_takes_the_manifest_away_first,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

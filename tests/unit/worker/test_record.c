@@ -112,6 +112,8 @@ static void kinds_are_those_of_the_proto(void **state)
     assert_int_equal(ASK_SAVE_DIR, PB__WORKER_ASK__KIND__SAVE_DIR);
     assert_int_equal(ASK_COMMIT, PB__WORKER_ASK__KIND__COMMIT);
     assert_int_equal(ASK_ABORT_SAVE, PB__WORKER_ASK__KIND__ABORT_SAVE);
+    assert_int_equal(ASK_STAGE, PB__WORKER_ASK__KIND__STAGE);
+    assert_int_equal(ASK_STAGED, PB__WORKER_ASK__KIND__STAGED);
 }
 
 static void fields_of_generated_messages_are_found(void **state)

@@ -1,0 +1,15 @@
+/* alone_manifest.h - manifest.json of a sharded checkpoint outside Rondo: the same file that the
+ * daemon makes of what agents report, here of what the ranks' .done files say.
+ *
+ * Any thread and process: several may write it at once, all the same. Its appearance, by a link
+ * that replaces nothing, is the commit. */
+#pragma once
+#include <stdint.h>
+
+#include "worker/alone.h"
+
+/* dir: of the step. 0: it is there. -EAGAIN: a rank has not done its part. -ENOENT: these parts are
+ * not sharded. -EINVAL: their layouts differ. Else -errno. */
+int alone_manifest_write(const struct alone *alone, const char *dir, int64_t step);
+/* Before a part of it is written again. */
+void alone_manifest_remove(const char *dir);
