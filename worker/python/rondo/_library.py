@@ -77,7 +77,7 @@ def load():
 
 def declare(lib):
     i32, u32, i64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64
-    size, text = ctypes.c_size_t, ctypes.c_char_p
+    size, text, pointer = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
     calls = {
         "rondo_join": (i32, [ctypes.POINTER(Options), ctypes.POINTER(JobStruct)]),
         "rondo_report_packed": (i32, [i64, i64, text, size, text, size]),
@@ -94,8 +94,21 @@ def declare(lib):
         "rondo_error": (text, []),
         "rondo_version": (u32, []),
     }
-    for name, (result, arguments) in calls.items():
-        call = getattr(lib, name)
+    newer = {  # an older library is good for the rest
+        "rondo_save_sharded": (i32, [pointer]),
+        "rondo_prepare_sharded": (i32, [text, size]),
+        "rondo_stored_open": (i32, [text, text, pointer]),
+        "rondo_stored_layout": (i32, [pointer, u32, pointer, pointer]),
+        "rondo_stored_state": (i32, [pointer, u32, pointer, pointer]),
+        "rondo_load_sharded": (i32, [pointer, pointer]),
+        "rondo_stored_close": (None, [pointer]),
+    }
+    for name, (result, arguments) in {**calls, **newer}.items():
+        call = getattr(lib, name, None)
+        if call is None and name in newer:
+            continue
+        if call is None:
+            raise OSError(f"it has no {name}")
         call.restype, call.argtypes = result, arguments
     return lib
 

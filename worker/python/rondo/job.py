@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from . import _current, _failure, _library
+from . import _current, _failure, _library, checkpoint
 
 SLICE_MS = 200  # how long a call stays in C before Python may run signal handlers
 SAVE_S = 600.0
@@ -163,6 +163,14 @@ class Job:
             signal.signal(signal.SIGTERM, handler)
 
     # --- saves
+
+    def save_state(self, step, state, layout=None, samples=None, **more):
+        """rondo.save of this job."""
+        return checkpoint.save(step, state, layout, samples, job=self, **more)
+
+    def load_state(self, state, layout=None, **more):
+        """rondo.load of this job."""
+        return checkpoint.load(state, layout, job=self, **more)
 
     @contextlib.contextmanager
     def save(self, step, samples, timeout=SAVE_S):
