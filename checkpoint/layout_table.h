@@ -1,0 +1,37 @@
+/* layout_table.h - how a table lies in memory. For layout*.c and plan*.c only. Immutable once made.
+ */
+#pragma once
+#include "checkpoint/layout_class.h"
+
+struct layout_alias {
+    const char *name;
+    size_t len;
+    uint32_t tensor;
+};
+struct layout_table {
+    struct arena *arena; /* holds all below */
+    uint32_t world;
+    uint32_t classes_count, tensors_count, aliases_count;
+    struct layout_class *classes;
+    struct layout_tensor *tensors;
+    uint32_t *by_name;            /* tensors, by the bytes of their names */
+    struct layout_alias *aliases; /* by the bytes of their names */
+    char digest[33];
+};
+
+static inline const struct layout_class *layout_table_class(const struct layout_table *table,
+                                                            size_t tensor)
+{
+    return &table->classes[table->tensors[tensor].layout];
+}
+/* Below, 0, above: by bytes. */
+int layout_name_order(const char *a, size_t a_len, const char *b, size_t b_len);
+#define LAYOUT_SHOWN 128
+/* For error texts: at most LAYOUT_SHOWN - 1 bytes, cut between characters. Returns out. */
+const char *layout_name_shown(const char *name, size_t len, char out[LAYOUT_SHOWN]);
+
+#define LAYOUT_RANGE_BOXES (2 * LAYOUT_DIMS_MAX)
+/* The boxes of a range of the row-major order; what lies behind the tensor's end is left out. out
+ * may be NULL. Returns how many: 0..2 * dims - 1. */
+size_t layout_range_boxes(const struct layout_tensor *tensor, uint64_t begin, uint64_t end,
+                          struct layout_box out[LAYOUT_RANGE_BOXES]);
