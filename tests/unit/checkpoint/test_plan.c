@@ -1,0 +1,135 @@
+/* test_plan.c - plans of layouts that can be followed by eye; test_plan_random.c does all others.
+ */
+#include "tests/unit/unit.h"
+
+#include "checkpoint/plan.h"
+#include "tests/support/layout_random.h"
+
+/* One tensor "w" of 8 x 6 F32 in rows (parts of dim 0) or columns over that many ranks. */
+static struct layout_table *one_tensor(uint32_t world, uint32_t dim, const char *name,
+                                       uint64_t columns)
+{
+    SCOPED(layout_build_destroy) struct layout_build *build = layout_build_create(world);
+    struct layout_tensor tensor = {
+        .name = name, .name_len = strlen(name), .dtype = DTYPE_F32, .dims = 2};
+    uint64_t cuts[2][16] = {{0, 8}, {0, columns}};
+    uint32_t at[16], ranks[16];
+    struct layout_grid grid = {2, {cuts[0], cuts[1]}, {2, 2}, at, ranks};
+    struct layout_table *table = NULL;
+
+    tensor.shape[0] = 8;
+    tensor.shape[1] = columns;
+    for (uint32_t i = 0; i <= world; i++) {
+        cuts[dim][i] = tensor.shape[dim] * i / world;
+        at[i] = ranks[i] = i;
+    }
+    grid.counts[dim] = world + 1;
+    assert_int_equal(layout_build_grid(build, &grid, &tensor.layout, NULL), STATUS_OK);
+    assert_int_equal(layout_build_tensor(build, &tensor, NULL), STATUS_OK);
+    assert_int_equal(layout_build_finish(build, &table, NULL), STATUS_OK);
+    return table;
+}
+
+static void a_column_slice_is_one_run(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *source = one_tensor(1, 0, "w", 6);
+    SCOPED(layout_table_destroy) struct layout_table *target = one_tensor(3, 1, "w", 6);
+    SCOPED(plan_destroy) struct plan *plan = NULL;
+    struct plan_cursor at = {0};
+    struct plan_run run;
+
+    (void)state;
+    assert_int_equal(plan_rank(source, target, 1, NULL, &plan, NULL), STATUS_OK);
+    assert_int_equal(plan_count(plan), 1);
+    assert_int_equal(plan_bytes(plan), 64);
+    assert_true(plan_next(plan, &at, &run));
+    assert_int_equal(run.source_at, 8);
+    assert_int_equal(run.target_at, 0);
+    assert_int_equal(run.bytes, 8);
+    assert_int_equal(run.loops, 1);
+    assert_int_equal(run.loop[0].count, 8);
+    assert_int_equal(run.loop[0].source_step, 24);
+    assert_int_equal(run.loop[0].target_step, 8);
+    assert_int_equal(plan_run_bytes(&run), 64);
+    assert_false(plan_next(plan, &at, &run));
+}
+
+static void rows_are_contiguous(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *source = one_tensor(4, 0, "w", 6);
+    SCOPED(layout_table_destroy) struct layout_table *target = one_tensor(2, 0, "w", 6);
+    SCOPED(plan_destroy) struct plan *plan = NULL;
+    struct plan_cursor at = {0};
+    struct plan_run run;
+
+    (void)state;
+    assert_int_equal(plan_rank(source, target, 1, NULL, &plan, NULL), STATUS_OK);
+    assert_int_equal(plan_count(plan), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(plan_next(plan, &at, &run));
+        assert_int_equal(run.source_rank, 2 + i);
+        assert_int_equal(run.target_at, i * 48);
+        assert_int_equal(run.bytes, 48);
+        assert_int_equal(run.loops, 0);
+    }
+}
+
+static void missing_and_surplus_tensors_are_errors_unless_partial(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *source = one_tensor(2, 0, "w", 6);
+    SCOPED(layout_table_destroy) struct layout_table *target = one_tensor(2, 0, "v", 6);
+    SCOPED(plan_destroy) struct plan *plan = NULL;
+    struct plan_options partial = {.partial = true};
+    struct error err;
+
+    (void)state;
+    assert_int_equal(plan_rank(source, target, 0, NULL, &plan, &err), STATUS_INVALID);
+    assert_string_equal(err.text, "tensor v: the source does not have it");
+    assert_int_equal(plan_rank(source, target, 0, &partial, &plan, &err), STATUS_OK);
+    assert_int_equal(plan_count(plan), 0);
+}
+
+static void another_shape_is_an_error_always(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *source = one_tensor(2, 0, "w", 6);
+    SCOPED(layout_table_destroy) struct layout_table *target = one_tensor(2, 0, "w", 7);
+    struct plan_options partial = {.partial = true};
+    struct plan *plan = NULL;
+    struct error err;
+
+    (void)state;
+    assert_int_equal(plan_rank(source, target, 0, &partial, &plan, &err), STATUS_INVALID);
+    assert_string_equal(err.text, "tensor w: the source has another shape");
+    assert_int_equal(plan_rank(source, source, 2, NULL, &plan, &err), STATUS_INVALID);
+    assert_null(plan);
+}
+
+static void keys_tell_plans_apart(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *rows = one_tensor(2, 0, "w", 6);
+    SCOPED(layout_table_destroy) struct layout_table *columns = one_tensor(2, 1, "w", 6);
+    char keys[4][33];
+
+    (void)state;
+    plan_key(rows, columns, 0, false, keys[0]);
+    plan_key(rows, columns, 1, false, keys[1]);
+    plan_key(columns, rows, 0, false, keys[2]);
+    plan_key(rows, columns, 0, true, keys[3]);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(keys[i], keys[k]);
+    plan_key(rows, columns, 0, false, keys[1]);
+    assert_string_equal(keys[0], keys[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_column_slice_is_one_run),
+        cmocka_unit_test(rows_are_contiguous),
+        cmocka_unit_test(missing_and_surplus_tensors_are_errors_unless_partial),
+        cmocka_unit_test(another_shape_is_an_error_always),
+        cmocka_unit_test(keys_tell_plans_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
