@@ -26,7 +26,7 @@ packages=(
     libuv1-dev libpq-dev libssl-dev libmicrohttpd-dev libyaml-dev libjansson-dev libcmocka-dev
     libhwloc-dev libxxhash-dev libzstd-dev libarchive-dev
     python3 protobuf-compiler-grpc python3-grpcio python3-protobuf python3-pytest python3-psycopg2
-    python3-torch libopenblas0-pthread python3-numpy
+    python3-pytest-xdist python3-torch libopenblas0-pthread python3-numpy
     postgresql-15 postgresql-contrib
     iproute2 nftables curl procps openssl tmux
 )
