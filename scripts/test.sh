@@ -169,7 +169,8 @@ part_e2e() {
     rm -f build/log/pytest.xml
     # shellcheck disable=SC2086 # PYTEST_ARGS is words
     TAIL_LINES=150 bounded 900 build/log/e2e.txt $python -m pytest -p no:cacheprovider -q -ra \
-        -n "$jobs" --dist loadfile --durations=10 --junitxml=build/log/pytest.xml ${PYTEST_ARGS:-} "${paths[@]}" || rc=$?
+        -n "$jobs" --dist loadfile --durations=10 --junitxml=build/log/pytest.xml \
+        ${PYTEST_ARGS:-} "${paths[@]}" || rc=$?
     count_junit e2e build/log/pytest.xml "$rc"
 }
 
