@@ -9,6 +9,8 @@ void layout_table_destroy(struct layout_table *table)
 {
     if (!table)
         return;
+    mem_free(table->classes);
+    mem_free(table->tensors);
     arena_destroy(table->arena);
     mem_free(table);
 }

@@ -7,15 +7,12 @@
 
 #include "checkpoint/layout_table.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 struct alias_raw {
     const char *name, *tensor;
     size_t len, tensor_len;
 };
 struct layout_build {
-    struct layout_table *table; /* grows; what its arena holds stays where it is */
+    struct layout_table *table; /* grows; what its arena holds stays */
     uint32_t classes_cap, tensors_cap, aliases_cap;
     struct alias_raw *aliases;
 };
@@ -34,12 +31,7 @@ void layout_build_destroy(struct layout_build *build)
 {
     if (!build)
         return;
-    if (build->table) {
-        mem_free(build->table->classes);
-        mem_free(build->table->tensors);
-        arena_destroy(build->table->arena);
-        mem_free(build->table);
-    }
+    layout_table_destroy(build->table);
     mem_free(build->aliases);
     mem_free(build);
 }
@@ -323,35 +315,9 @@ static enum status finish_aliases(const struct alias_raw *raw, struct layout_tab
     return STATUS_OK;
 }
 
-static void own_arrays(struct layout_table *table)
-{
-    size_t classes = table->classes_count * sizeof *table->classes;
-    size_t tensors = table->tensors_count * sizeof *table->tensors;
-    struct layout_class *old_classes = table->classes;
-    struct layout_tensor *old_tensors = table->tensors;
-
-    table->classes = arena_alloc(table->arena, classes);
-    table->tensors = arena_alloc(table->arena, tensors);
-    if (classes)
-        memcpy(table->classes, old_classes, classes);
-    if (tensors)
-        memcpy(table->tensors, old_tensors, tensors);
-    mem_free(old_classes);
-    mem_free(old_tensors);
-}
-
 static enum status make_digest(struct layout_table *table, struct error *err)
 {
-    struct text printed;
-    XXH128_canonical_t canonical;
-
-    text_init(&printed, LAYOUT_BYTES_MAX);
-    layout_table_print(table, &printed);
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(text_get(&printed), printed.len));
-    text_to_hex(canonical.digest, sizeof canonical.digest, table->digest);
-    bool full = printed.full;
-    text_fini(&printed);
-    if (full)
+    if (layout_print_digest(table, table->digest) > LAYOUT_BYTES_MAX)
         return error_set(err, STATUS_EXHAUSTED, "the layout is larger than %zu bytes",
                          LAYOUT_BYTES_MAX);
     return STATUS_OK;
@@ -370,18 +336,12 @@ enum status layout_build_finish(struct layout_build *build, struct layout_table 
         if (st != STATUS_OK)
             return err ? bad_tensor(&table->tensors[i], err) : st;
     }
-    own_arrays(table);
-    build->classes_cap = build->tensors_cap = 0;
     enum status st = index_names(table, err);
     if (st == STATUS_OK)
         st = finish_aliases(build->aliases, table, err);
     if (st == STATUS_OK)
         st = make_digest(table, err);
-    if (st == STATUS_OK) {
+    if (st == STATUS_OK)
         *out = TAKE(build->table);
-        return STATUS_OK;
-    }
-    table->classes = NULL; /* the arena's */
-    table->tensors = NULL;
     return st;
 }

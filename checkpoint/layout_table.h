@@ -9,10 +9,10 @@ struct layout_alias {
     uint32_t tensor;
 };
 struct layout_table {
-    struct arena *arena; /* holds all below */
+    struct arena *arena; /* holds all that the rest points to */
     uint32_t world;
     uint32_t classes_count, tensors_count, aliases_count;
-    struct layout_class *classes;
+    struct layout_class *classes; /* an allocation of its own, as is tensors */
     struct layout_tensor *tensors;
     uint32_t *by_name;            /* tensors, by the bytes of their names */
     struct layout_alias *aliases; /* by the bytes of their names */
@@ -35,3 +35,5 @@ const char *layout_name_shown(const char *name, size_t len, char out[LAYOUT_SHOW
  * may be NULL. Returns how many: 0..2 * dims - 1. */
 size_t layout_range_boxes(const struct layout_tensor *tensor, uint64_t begin, uint64_t end,
                           struct layout_box out[LAYOUT_RANGE_BOXES]);
+/* XXH3-128 of the printed bytes; returns how many they are. */
+uint64_t layout_print_digest(const struct layout_table *table, char out[33]);
