@@ -34,3 +34,4 @@ enum status bench_submit(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_metrics(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_rss(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_torch(struct bench *bench, struct error *err) MUST_CHECK;
+enum status bench_checkpoint_plan(struct bench *bench, struct error *err) MUST_CHECK;

@@ -35,6 +35,14 @@ static const struct figure_row rows[] = {
     {"rss.agent_private_mib", "MiB", 8, false, "agent, idle: private pages"},
     {"rss.shim_mib", "MiB", 1.5, false, "shim of a running worker: resident"},
     {"rss.daemon_mib", "MiB", 48, false, "rondod with 3 agents: resident"},
+    {"checkpoint.plan.rank_ms", "ms", 5, false,
+     "10,000 tensors, 4,096 ranks to one of 3,072: rows, grids, boxes; median, the slowest of "
+     "them"},
+    {"checkpoint.plan.global_s", "s", 1, false,
+     "cover check, and bytes of all ranks counted: rows, grids; median, the slower"},
+    {"checkpoint.plan.irregular_s", "s", 5, false, "the same with boxes cut at random places"},
+    {"checkpoint.plan.parse_ms", "ms", 50, false, "layout.json of those rows, read; median"},
+    {"checkpoint.plan.rss_mib", "MiB", 200, false, "most memory of the process that does all this"},
 };
 
 #define REPORTED_MAX 256

@@ -15,9 +15,15 @@ static const struct {
     const char *name;
     bench_entry run;
 } entries[] = {
-    {"launch", bench_launch},         {"torch", bench_torch},   {"gang", bench_gang},
-    {"throughput", bench_throughput}, {"submit", bench_submit}, {"detect", bench_detect},
-    {"metrics", bench_metrics},       {"rss", bench_rss},
+    {"launch", bench_launch},
+    {"torch", bench_torch},
+    {"gang", bench_gang},
+    {"throughput", bench_throughput},
+    {"submit", bench_submit},
+    {"detect", bench_detect},
+    {"metrics", bench_metrics},
+    {"rss", bench_rss},
+    {"checkpoint.plan", bench_checkpoint_plan},
 };
 
 static const char usage[] =
@@ -26,6 +32,7 @@ static const char usage[] =
     "usage: rondo-bench list | all | NAME... [--runs N] [--json] [--dir DIR]\n"
     "  list       what each figure means: unit, target, rival\n"
     "  NAME       launch torch gang throughput submit detect metrics rss\n"
+    "             checkpoint.plan\n"
     "  --runs N   repetitions instead of the entry's own number\n"
     "  --json     one JSON document at the end instead of lines\n"
     "  --dir DIR  where private directories are made and removed (default /var/tmp); on the disk\n"
