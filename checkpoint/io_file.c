@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "checkpoint/io_pool.h"
+#include "checkpoint/vault_tree.h"
 
-#define PATH_PART_MAX   255
 #define PATIENCE_MS_MIN 10
 #define PATIENCE_MS_MAX 500
 
@@ -84,30 +84,6 @@ static int open_at(int dir, const char *name, int flags)
     return fd;
 }
 
-/* Name by name, so that no link is followed. -1 with errno. */
-static int open_below(int dir, const char *path, int flags)
-{
-    char part[PATH_PART_MAX + 1];
-    const char *slash = strchr(path, '/');
-    int below, fd, errnum;
-
-    if (!slash)
-        return open_at(dir, path, flags);
-    if (slash == path || (size_t)(slash - path) > PATH_PART_MAX) {
-        errno = ENOENT;
-        return -1;
-    }
-    memcpy(part, path, (size_t)(slash - path));
-    part[slash - path] = '\0';
-    if (strcmp(part, "..") == 0 || (below = open_at(dir, part, O_PATH | O_DIRECTORY)) < 0)
-        return -1;
-    fd = open_below(below, slash + 1, flags);
-    errnum = errno;
-    (void)close(below);
-    errno = errnum;
-    return fd;
-}
-
 /* The same file once more, for direct I/O; where that is not possible, -1. */
 static int open_direct(int fd, int flags)
 {
@@ -134,11 +110,13 @@ enum status io_file_open(int dir, const char *path, struct io_patience *patience
                          struct io_file *file, struct error *err)
 {
     struct stat st;
-    int fd;
+    int fd = -1;
+    enum status status;
 
-    while ((fd = open_below(dir, path, O_RDONLY)) < 0)
-        if ((errno != ENOENT && errno != ESTALE) || !io_patience_wait(patience))
-            return open_failed(err, "open", path);
+    while ((status = vault_tree_file(dir, path, &fd, err)) != STATUS_OK)
+        if ((status != STATUS_NOT_FOUND && status != STATUS_UNAVAILABLE) ||
+            !io_patience_wait(patience))
+            return status;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         (void)close(fd);
         return error_set(err, STATUS_NOT_FOUND, "open %s: not a regular file", path);

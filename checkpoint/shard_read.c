@@ -1,0 +1,264 @@
+/* shard_read.c - see shard_read.h. */
+#include "checkpoint/shard_read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/text.h"
+#include "checkpoint/digest.h"
+
+void shard_read_init(struct shard_read *read)
+{
+    *read = (struct shard_read){0};
+    io_file_init(&read->file);
+    io_file_init(&read->copy);
+}
+
+void shard_read_close(struct shard_read *read)
+{
+    io_file_close(&read->file);
+    io_file_close(&read->copy);
+}
+
+enum status shard_read_open(int dir, const char *path, const struct block_file *blocks,
+                            struct io_patience *patience, struct shard_read *out, struct error *err)
+{
+    struct io_file file;
+    enum status st = io_file_open(dir, path, patience, &file, err);
+
+    while (st == STATUS_OK && file.bytes != blocks->bytes) {
+        st = error_set(err, STATUS_DATA_LOSS, "%s has %" PRIu64 " bytes, not %" PRIu64, path,
+                       file.bytes, blocks->bytes);
+        io_file_close(&file);
+        if (!io_patience_wait(patience))
+            return st;
+        st = io_file_open(dir, path, patience, &file, err);
+    }
+    if (st != STATUS_OK)
+        return st;
+    shard_read_init(out);
+    out->path = path;
+    out->file = file;
+    out->blocks = *blocks;
+    return STATUS_OK;
+}
+
+/* --- blocks */
+
+struct range {
+    uint64_t at;
+    size_t len;
+};
+
+static struct range range_of(const struct shard_read *read, uint64_t first, uint64_t count)
+{
+    uint64_t at = first * BLOCK_TABLE_BLOCK, end = (first + count) * BLOCK_TABLE_BLOCK;
+
+    end = end < read->blocks.bytes ? end : read->blocks.bytes;
+    return (struct range){at, (size_t)(end - at)};
+}
+
+/* The first block of the range that is not what the table says; UINT64_MAX: all are. */
+static uint64_t mismatch(const struct shard_read *read, struct range range,
+                         const unsigned char *bytes)
+{
+    for (size_t done = 0; done < range.len; done += BLOCK_TABLE_BLOCK) {
+        size_t n = range.len - done < BLOCK_TABLE_BLOCK ? range.len - done : BLOCK_TABLE_BLOCK;
+        uint64_t block = (range.at + done) / BLOCK_TABLE_BLOCK;
+        if (digest_crc32c(0, bytes + done, n) != read->blocks.crcs[block])
+            return block;
+    }
+    return UINT64_MAX;
+}
+
+static void add(atomic_uint_least64_t *count, uint64_t bytes)
+{
+    (void)atomic_fetch_add_explicit(count, bytes, memory_order_relaxed);
+}
+
+/* Direct reads take whole sectors; at its end the file gives what there is. */
+static enum status get(struct shard_read *read, enum io_way way, struct range range, void *buffer,
+                       struct shard_read_counts *counts, struct error *err)
+{
+    size_t asked = (range.len + IO_POOL_ALIGN - 1) & ~(IO_POOL_ALIGN - 1), got = 0;
+    int errnum = io_file_read(&read->file, way, buffer, way == IO_DIRECT ? asked : range.len,
+                              range.at, &got);
+
+    if (errnum)
+        return error_set(err, STATUS_UNAVAILABLE, "read %s at %" PRIu64 ": %s", read->path,
+                         range.at, strerror(errnum));
+    if (got < range.len) {
+        atomic_store(&read->damaged, (range.at + got) / BLOCK_TABLE_BLOCK + 1);
+        return error_set(err, STATUS_DATA_LOSS, "%s ends at %" PRIu64 " of %" PRIu64 " bytes",
+                         read->path, range.at + got, read->blocks.bytes);
+    }
+    add(way == IO_DIRECT ? &counts->direct : &counts->cached, range.len);
+    return STATUS_OK;
+}
+
+/* Some blocks that have been read did not match: read once more by the other way, which also tells
+ * a lying cache from a damaged file. */
+static enum status again(struct shard_read *read, enum io_way way, struct range range,
+                         unsigned char *buffer, struct shard_read_counts *counts, struct error *err)
+{
+    uint64_t block;
+    enum status st =
+        get(read, way == IO_DIRECT ? IO_CACHED : IO_DIRECT, range, buffer, counts, err);
+
+    if (st != STATUS_OK)
+        return st;
+    block = mismatch(read, range, buffer);
+    if (block == UINT64_MAX)
+        return STATUS_OK;
+    atomic_store(&read->damaged, block + 1);
+    return error_set(err, STATUS_DATA_LOSS, "%s, block %" PRIu64 ": does not match its digest",
+                     read->path, block);
+}
+
+static bool get_copy(struct shard_read *read, struct range range, unsigned char *buffer,
+                     struct shard_read_counts *counts)
+{
+    size_t got = 0;
+
+    if (read->copy.fd < 0)
+        return false;
+    if (io_file_read(&read->copy, IO_CACHED, buffer, range.len, read->copy_at + range.at, &got) !=
+            0 ||
+        got != range.len || mismatch(read, range, buffer) != UINT64_MAX)
+        return false;
+    add(&counts->copied, range.len);
+    return true;
+}
+
+/* Chunk after chunk through the same near memory. */
+static enum status blocks_cached(struct shard_read *read, struct range all, unsigned char *buffer,
+                                 shard_read_fn fn, void *arg, struct shard_read_counts *counts,
+                                 struct error *err)
+{
+    for (size_t done = 0; done < all.len; done += SHARD_READ_CHUNK) {
+        size_t n = all.len - done < SHARD_READ_CHUNK ? all.len - done : SHARD_READ_CHUNK;
+        struct range range = {all.at + done, n};
+        enum status st = STATUS_OK;
+        if (!get_copy(read, range, buffer, counts)) {
+            st = get(read, IO_CACHED, range, buffer, counts, err);
+            if (st == STATUS_OK && mismatch(read, range, buffer) != UINT64_MAX)
+                st = again(read, IO_CACHED, range, buffer, counts, err);
+        }
+        if (st != STATUS_OK)
+            return st;
+        fn(arg, range.at, buffer, n);
+    }
+    return STATUS_OK;
+}
+
+static enum status blocks_direct(struct shard_read *read, struct range all, unsigned char *buffer,
+                                 shard_read_fn fn, void *arg, struct shard_read_counts *counts,
+                                 struct error *err)
+{
+    enum status st = get(read, IO_DIRECT, all, buffer, counts, err);
+
+    for (size_t done = 0; done < all.len && st == STATUS_OK; done += SHARD_READ_CHUNK) {
+        size_t n = all.len - done < SHARD_READ_CHUNK ? all.len - done : SHARD_READ_CHUNK;
+        struct range range = {all.at + done, n};
+        if (mismatch(read, range, buffer + done) != UINT64_MAX)
+            st = again(read, IO_DIRECT, range, buffer + done, counts, err);
+        if (st == STATUS_OK)
+            fn(arg, range.at, buffer + done, n);
+    }
+    return st;
+}
+
+enum status shard_read_blocks(struct shard_read *read, const struct shard_read_span *span,
+                              void *buffer, shard_read_fn fn, void *arg,
+                              struct shard_read_counts *counts, struct error *err)
+{
+    struct range all = range_of(read, span->first, span->count);
+    bool cached =
+        span->shared || read->copy.fd >= 0 || io_file_cached(&read->file, all.len, all.at);
+
+    if (!cached)
+        return blocks_direct(read, all, buffer, fn, arg, counts, err);
+    if (span->shared && read->copy.fd < 0) /* a larger request than read-ahead would make */
+        (void)posix_fadvise(read->file.fd, (off_t)all.at, (off_t)all.len, POSIX_FADV_WILLNEED);
+    return blocks_cached(read, all, buffer, fn, arg, counts, err);
+}
+
+/* --- the whole file */
+
+struct verify {
+    struct io_pool *pool;
+    struct shard_read *read;
+    const atomic_bool *stop;
+    XXH3_state_t xxh3;
+    uint32_t crc32c;
+    struct shard_read_counts counts;
+};
+
+struct verify_item {
+    struct verify *verify;
+    size_t item;
+    uint32_t crc32c;
+    bool mine; /* the turn has come */
+};
+
+static void verify_bytes(void *arg, uint64_t at, const unsigned char *bytes, size_t len)
+{
+    struct verify_item *item = arg;
+
+    if (!item->mine)
+        item->mine = io_pool_turn(item->verify->pool, item->item);
+    if (!item->mine)
+        return;
+    (void)XXH3_128bits_update(&item->verify->xxh3, bytes, len);
+    for (size_t done = 0; done < len; done += BLOCK_TABLE_BLOCK) { /* those were compared */
+        size_t n = len - done < BLOCK_TABLE_BLOCK ? len - done : BLOCK_TABLE_BLOCK;
+        uint32_t crc = item->verify->read->blocks.crcs[(at + done) / BLOCK_TABLE_BLOCK];
+        item->verify->crc32c = digest_crc32c_combine(item->verify->crc32c, crc, n);
+    }
+}
+
+static enum status verify_item(void *arg, size_t index, void *buffer, struct error *err)
+{
+    struct verify *verify = arg;
+    struct verify_item item = {.verify = verify, .item = index};
+    uint32_t most = (uint32_t)(io_pool_buffer_bytes(verify->pool) / BLOCK_TABLE_BLOCK);
+    uint64_t first = (uint64_t)index * most, left = verify->read->blocks.count - first;
+    const struct shard_read_span span = {.first = first,
+                                         .count = left < most ? (uint32_t)left : most};
+    enum status st;
+
+    if (verify->stop && atomic_load(verify->stop))
+        return error_set(err, STATUS_CANCELLED, "%s was not read to its end", verify->read->path);
+    st = shard_read_blocks(verify->read, &span, buffer, verify_bytes, &item, &verify->counts, err);
+    if (st == STATUS_OK && !item.mine)
+        st = STATUS_CANCELLED;
+    if (st == STATUS_OK)
+        io_pool_turn_over(verify->pool);
+    return st;
+}
+
+enum status shard_read_verify(struct io_pool *pool, struct shard_read *read,
+                              const struct shard_read_whole *want, const atomic_bool *stop,
+                              struct error *err)
+{
+    struct verify verify = {.pool = pool, .read = read, .stop = stop};
+    uint32_t most = (uint32_t)(io_pool_buffer_bytes(pool) / BLOCK_TABLE_BLOCK);
+    XXH128_canonical_t canonical;
+    char xxh3[33];
+    enum status st;
+
+    (void)XXH3_128bits_reset(&verify.xxh3);
+    st = io_pool_run(pool, ((size_t)read->blocks.count + most - 1) / most, verify_item, &verify,
+                     err);
+    if (st != STATUS_OK)
+        return st;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&verify.xxh3));
+    text_to_hex(canonical.digest, sizeof canonical.digest, xxh3);
+    if (verify.crc32c != want->crc32c || strcmp(xxh3, want->xxh3) != 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s does not match its digest", read->path);
+    return STATUS_OK;
+}
