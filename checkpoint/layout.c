@@ -129,6 +129,15 @@ uint64_t layout_tensor_bytes(const struct layout_tensor *tensor)
     return layout_tensor_elements(tensor) * dtype_bits(tensor->dtype) / 8;
 }
 
+uint64_t layout_tensor_unit(const struct layout_tensor *tensor)
+{
+    uint32_t bits = dtype_bits(tensor->dtype);
+    uint64_t unit = bits == 4 ? 2 : bits == 6 ? 4 : 1;
+    uint64_t row = tensor->dims ? tensor->shape[tensor->dims - 1] : 1;
+
+    return row % unit == 0 ? unit : 0;
+}
+
 uint64_t layout_box_elements(const struct layout_box *box, uint32_t dims)
 {
     uint64_t elements = 1;

@@ -38,15 +38,7 @@ struct assign {
 
 static uint32_t unit_index(const struct layout_tensor *tensor)
 {
-    uint32_t bits = dtype_bits(tensor->dtype);
-    return bits == 4 ? 1 : bits == 6 ? 2 : 0;
-}
-
-/* Not if its rows are no whole bytes. */
-static bool may_split(const struct layout_tensor *tensor)
-{
-    uint64_t unit = (uint64_t)1 << unit_index(tensor);
-    return unit == 1 || (tensor->dims && tensor->shape[tensor->dims - 1] % unit == 0);
+    return (uint32_t)layout_tensor_unit(tensor) / 2;
 }
 
 static struct chooser *make_chooser(struct assign *assign, const struct layout_class *class)
@@ -127,7 +119,7 @@ static uint32_t choose_parts(const struct chooser *chooser, const struct layout_
     uint64_t bytes = largest_item(chooser, tensor) * dtype_bits(tensor->dtype) / 8;
     uint32_t parts = 1;
 
-    if (!may_split(tensor))
+    if (layout_tensor_unit(tensor) == 0)
         return 1;
     while (parts < chooser->holders && bytes / 2 / parts >= PART_BYTES)
         parts *= 2;
@@ -284,7 +276,7 @@ static enum status storage_layout(struct assign *assign, const struct choice *ch
     struct chooser *chooser = assign->choosers[tensor->layout];
     uint32_t unit = choice->parts > 1 ? unit_index(tensor) : 0;
     uint32_t **made = &chooser->made[unit][parts_log(chooser, choice->parts)];
-    struct layout_split split = {choice->parts, window_begin(choice), (uint64_t)1 << unit};
+    struct layout_split split = {choice->parts, window_begin(choice), unit ? 2 * unit : 1};
 
     if (!*made)
         *made = arena_alloc(assign->arena, (chooser->holders / choice->parts + 1) * sizeof **made);

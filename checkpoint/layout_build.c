@@ -158,6 +158,8 @@ enum status layout_build_tensor(struct layout_build *build, const struct layout_
     struct layout_tensor *made = &table->tensors[table->tensors_count++];
     *made = *tensor;
     made->name = copy_name(build, tensor->name, tensor->name_len);
+    for (uint32_t d = tensor->dims; d < LAYOUT_DIMS_MAX; d++)
+        made->shape[d] = 0; /* shapes are compared as a whole */
     return STATUS_OK;
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "checkpoint/layout_rule.h"
+
 /* The holder of a part of an item. */
 static uint32_t writer_of(const struct layout_class *class, const struct layout_split *split,
                           uint32_t item, uint32_t part)
@@ -16,16 +18,6 @@ static uint32_t parts_of(const struct layout_class *class, const struct layout_s
 {
     uint32_t count = layout_class_holders(class, item);
     return count < split->parts ? count : split->parts;
-}
-
-/* Where a part of [0, size) begins: whole units, as even as they go. */
-static uint64_t part_begin(uint64_t size, uint64_t unit, uint32_t parts, uint32_t part)
-{
-    uint64_t units = size / unit, more = units % parts;
-
-    if (part == parts)
-        return size;
-    return (units / parts * part + (part < more ? part : more)) * unit;
 }
 
 /* The first dim along which there is a unit for each part, else the longest. */
@@ -69,8 +61,8 @@ static uint64_t *finer_cuts(const struct layout_class *class, const struct layou
     for (uint32_t i = 0; i < intervals; i++)
         for (uint32_t part = 0; part < parts; part++)
             made[i * parts + part] =
-                cuts[i] + part_begin(cuts[i + 1] - cuts[i],
-                                     dim + 1 == class->dims ? split->unit : 1, parts, part);
+                cuts[i] + layout_rule_begin(LAYOUT_RULE_BALANCED, cuts[i + 1] - cuts[i],
+                                            dim + 1 == class->dims ? split->unit : 1, parts, part);
     made[intervals * parts] = cuts[intervals];
     return made;
 }
@@ -156,9 +148,10 @@ static void add_box(const struct layout_class *class, const struct layout_split 
     for (uint32_t part = 0; part < (dims ? parts : 1); part++) {
         uint64_t *numbers = list->numbers + list->count * 2 * dims;
         if (dims) {
-            uint64_t begin = part_begin(size, unit, parts, part);
+            uint64_t begin = layout_rule_begin(LAYOUT_RULE_BALANCED, size, unit, parts, part);
             box.offset[dim] = offset + begin;
-            box.size[dim] = part_begin(size, unit, parts, part + 1) - begin;
+            box.size[dim] =
+                layout_rule_begin(LAYOUT_RULE_BALANCED, size, unit, parts, part + 1) - begin;
             memcpy(numbers, box.offset, dims * sizeof *numbers);
             memcpy(numbers + dims, box.size, dims * sizeof *numbers);
         }
@@ -174,8 +167,10 @@ static void add_range(const struct layout_class *class, const struct layout_spli
 
     for (uint32_t part = 0; part < parts; part++) {
         uint64_t *numbers = list->numbers + list->count * 2;
-        numbers[0] = range[0] + part_begin(range[1] - range[0], split->unit, parts, part);
-        numbers[1] = range[0] + part_begin(range[1] - range[0], split->unit, parts, part + 1);
+        numbers[0] = range[0] + layout_rule_begin(LAYOUT_RULE_BALANCED, range[1] - range[0],
+                                                  split->unit, parts, part);
+        numbers[1] = range[0] + layout_rule_begin(LAYOUT_RULE_BALANCED, range[1] - range[0],
+                                                  split->unit, parts, part + 1);
         list->ranks[list->count++] = writer_of(class, split, item, part);
     }
 }

@@ -30,6 +30,8 @@ int layout_name_order(const char *a, size_t a_len, const char *b, size_t b_len);
 /* For error texts: at most LAYOUT_SHOWN - 1 bytes, cut between characters. Returns out. */
 const char *layout_name_shown(const char *name, size_t len, char out[LAYOUT_SHOWN]);
 
+/* Elements of the last dim that are whole bytes: 1, 2 or 4; 0: the tensor cannot be cut at all. */
+uint64_t layout_tensor_unit(const struct layout_tensor *tensor);
 #define LAYOUT_RANGE_BOXES (2 * LAYOUT_DIMS_MAX)
 /* The boxes of a range of the row-major order; what lies behind the tensor's end is left out. out
  * may be NULL. Returns how many: 0..2 * dims - 1. */
