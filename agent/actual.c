@@ -151,6 +151,7 @@ static void describe_end(const struct worker *worker, Pb__ActualWorker *out)
         .failure = worker->failure,
         .traceback = worker->traceback,
         .stderr_tail = worker->last_words,
+        .damaged = worker->damaged != NULL,
     };
     out->class_ = exit_class_decide(&facts);
     out->has_class_ = out->class_ != PB__REASON__CODE__CODE_UNSPECIFIED;
@@ -163,6 +164,7 @@ static void describe_end(const struct worker *worker, Pb__ActualWorker *out)
                 worker->cause == EXIT_CAUSE_KILL;
     out->message = said && worker->failure ? worker->failure : worker->cause_text;
     out->traceback = worker->traceback;
+    out->damaged = worker->damaged;
 }
 
 static void describe(const struct worker *worker, Pb__ActualWorker *out)

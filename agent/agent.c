@@ -66,6 +66,8 @@ static void source_flags(void *arg, const char *tag, bool joined, bool finished)
     actual_mark(agent->actual, tag);
 }
 
+#define DAMAGED_BYTES_MAX ((size_t)200)
+
 static void source_failure(void *arg, const char *tag, const Pb__WorkerFailure *failure)
 {
     struct agent *agent = arg;
@@ -75,6 +77,11 @@ static void source_failure(void *arg, const char *tag, const Pb__WorkerFailure *
     mem_free(worker->failure);
     mem_free(worker->traceback);
     worker->failure = worker->traceback = NULL;
+    if (failure->damaged && *failure->damaged) {
+        mem_free(worker->damaged);
+        worker->damaged =
+            error_file_clean(failure->damaged, strlen(failure->damaged), DAMAGED_BYTES_MAX);
+    }
     if (failure->message)
         worker->failure =
             error_file_clean(failure->message, strlen(failure->message), ERROR_FILE_MESSAGE_MAX);
@@ -122,6 +129,8 @@ static void agent_heartbeat(void *arg, Pb__Heartbeat *out)
     out->has_spool_bytes = out->has_points_dropped = true;
     out->spool_bytes = counts.bytes;
     out->points_dropped = counts.dropped;
+    out->has_persists = out->has_persist_bytes_left = true;
+    saves_persisting(agent->saves, &out->persists, &out->persist_bytes_left);
 }
 
 static void agent_welcome(void *arg, const Pb__Welcome *welcome)

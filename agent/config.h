@@ -14,6 +14,8 @@ struct agent_config {
     uint64_t memory_mib;
     bool bind_cpus;
     struct option_list vault, label;
+    char *slot_dir;
+    uint64_t slot_mib_max, slot_keep_s, verify_mib_s;
     struct option_list pass_env, worker_env;
     char *worker_user, *python_path;
     uint32_t worker_umask, worker_tasks_max, spares;

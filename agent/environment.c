@@ -149,6 +149,7 @@ static void put_rondo(struct environment *env, const struct environment_facts *f
         putf(env, ENV_RESUME_STEP, "%" PRId64, launch->resume->step);
         putf(env, ENV_RESUME_SAMPLES, "%" PRId64, launch->resume->samples);
         putf(env, ENV_RESUME_CHECKPOINT, "%" PRId64, launch->resume->checkpoint);
+        put_if(env, ENV_RESUME_SHM, facts->resume_shm);
     }
     put_if(env, ENV_ATTEMPT_DIR, facts->attempt_dir);
     put_if(env, ENV_CHECKPOINT_DIR, facts->attempt_dir);

@@ -19,6 +19,7 @@ struct environment_facts { /* borrowed for the call */
     const char *dir, *tmp_dir;                  /* the worker's directory, its private TMPDIR */
     const char *user, *home;                    /* NULL: not known */
     const char *resume_dir;                     /* NULL: starts from the beginning */
+    const char *resume_shm;                     /* NULL: no copy in this node's memory */
     const char *attempt_dir;                    /* NULL: the job has no vault */
     const char *python_path;                    /* NULL: none */
     int64_t start_us;                           /* of the attempt, CLOCK_MONOTONIC of this node */

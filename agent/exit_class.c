@@ -84,6 +84,8 @@ Pb__Reason__Code exit_class_decide(const struct exit_facts *facts)
         return CLASS(ASKED);
     if (facts->out_of_memory)
         return CLASS(OUT_OF_MEMORY);
+    if (facts->damaged)
+        return CLASS(CHECKPOINT_ERROR);
     Pb__Reason__Code found = class_of_words(facts);
     if (found != CLASS(CODE_UNSPECIFIED))
         return found;

@@ -20,6 +20,7 @@ struct exit_facts {
     enum exit_cause cause;
     int code, signal;
     bool out_of_memory, never_ran;
+    bool damaged; /* it found the checkpoint that it was to resume from not to be what was saved */
     const char *launch_text; /* what the system said where it never ran; NULL: nothing */
     /* What was found of its own words, best first; NULL: nothing. */
     const char *failure; /* last line of the SDK's or torch's error */

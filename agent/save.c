@@ -14,13 +14,6 @@
 #define ASKS_MAX       64   /* of a worker, under way at once */
 #define SAVES_MAX      1024 /* of a worker, that the daemon has not acknowledged */
 
-struct op { /* one thing under way for a worker */
-    struct saves *saves;
-    struct save *save; /* NULL: SAVE_DIR */
-    char tag[SPOOL_TAG_MAX];
-    uint64_t connection, number; /* number 0: nobody waits for an answer */
-};
-
 struct saves *saves_create(struct agent *agent)
 {
     struct saves *saves = NEW(struct saves);
@@ -28,11 +21,13 @@ struct saves *saves_create(struct agent *agent)
     list_init(&saves->saves);
     list_init(&saves->tasks);
     list_init(&saves->verifies);
+    list_init(&saves->audits);
+    save_slot_begin(saves);
     saves->owners = map_create();
     return saves;
 }
 
-static void save_destroy(struct save *save)
+void save_destroy(struct save *save)
 {
     pb__worker_key__free_unpacked(save->key, NULL);
     if (save->part)
@@ -56,6 +51,8 @@ void saves_destroy(struct saves *saves)
     LIST_EACH(&saves->tasks, task)
     save_task_destroy(LIST_ITEM(task, struct save_task, node));
     save_verify_destroy_all(saves);
+    save_audit_destroy_all(saves);
+    save_slot_end(saves);
     size_t at = 0;
     struct save_owner *owner;
     while ((owner = map_next(saves->owners, &at)))
@@ -113,13 +110,15 @@ void save_owner_done(struct saves *saves, const char *tag)
 void saves_forget(struct saves *saves, const char *tag)
 {
     struct save_owner *owner = map_remove_text(saves->owners, tag);
-    if (owner)
-        owner_destroy(owner);
+    if (!owner)
+        return;
+    save_slot_forget(saves, owner);
+    owner_destroy(owner);
 }
 
-static struct op *op_create(struct saves *saves, struct save *save, const char *tag)
+struct save_op *save_op_create(struct saves *saves, struct save *save, const char *tag)
 {
-    struct op *op = PENDING(&saves->agent->pending, struct op);
+    struct save_op *op = PENDING(&saves->agent->pending, struct save_op);
     op->saves = saves;
     op->save = save;
     (void)snprintf(op->tag, sizeof(op->tag), "%s", tag);
@@ -127,14 +126,14 @@ static struct op *op_create(struct saves *saves, struct save *save, const char *
     return op;
 }
 
-static void op_end(struct op *op)
+void save_op_end(struct save_op *op)
 {
     save_owner_done(op->saves, op->tag);
     pending_destroy(op);
 }
 
-static void answer(struct saves *saves, const char *tag, uint64_t connection, uint64_t number,
-                   enum status st, const char *error, const char *dir)
+void save_answer(struct saves *saves, const char *tag, uint64_t connection, uint64_t number,
+                 enum status st, const char *error, const char *dir)
 {
     struct worker *worker = worker_find(saves->agent, tag);
     Pb__WorkerAnswer out = PB__WORKER_ANSWER__INIT;
@@ -150,12 +149,12 @@ static void answer(struct saves *saves, const char *tag, uint64_t connection, ui
 
 /* --- staged */
 
-static char *commit_path(const struct save *save, const char *kind)
+char *save_record_path(const struct save *save, const char *kind)
 {
     return mem_printf("%s/%s.%" PRId64, save->tag, kind, save->step);
 }
 
-static void staged(struct saves *saves, struct save *save, enum status st, const char *text)
+void save_staged(struct saves *saves, struct save *save, enum status st, const char *text)
 {
     save->state = SAVE_STAGED;
     if (st != STATUS_OK) {
@@ -171,7 +170,7 @@ static void staged(struct saves *saves, struct save *save, enum status st, const
 static void save_digest_done(void *arg, enum status st, const struct error *err,
                              struct vault_job *job)
 {
-    struct op *op = arg;
+    struct save_op *op = arg;
     struct save *save = op->save;
     save->job = NULL;
     if (st == STATUS_OK) {
@@ -182,14 +181,14 @@ static void save_digest_done(void *arg, enum status st, const struct error *err,
         save->part->has_samples = save->samples >= 0;
         save->part->samples = save->samples;
     }
-    staged(op->saves, save, st, err ? err->text : "");
-    op_end(op);
+    save_staged(op->saves, save, st, err ? err->text : "");
+    save_op_end(op);
 }
 
-static void read_start(struct saves *saves, struct save *save, struct vault_job *job,
-                       vault_pool_done done)
+void save_read_start(struct saves *saves, struct save *save, struct vault_job *job,
+                     vault_pool_done done)
 {
-    struct op *op = op_create(saves, save, save->tag);
+    struct save_op *op = save_op_create(saves, save, save->tag);
     save->job = job;
     atomic_store(&job->stop, save_owner_get(saves, save->tag)->stopped);
     vault_pool_run(saves->agent->options.vaults, job, done, op);
@@ -199,29 +198,29 @@ static void digest_start(struct saves *saves, struct save *save)
 {
     struct vault_job *job = vault_job_create(VAULT_JOB_PART_DIGEST, save->vault, save->path,
                                              save->key->role, save->key->rank);
-    read_start(saves, save, job, save_digest_done);
+    save_read_start(saves, save, job, save_digest_done);
 }
 
 static void save_commit_done(void *arg, enum status st, const struct error *err,
                              struct files_batch *batch)
 {
-    struct op *op = arg;
+    struct save_op *op = arg;
     (void)batch;
-    answer(op->saves, op->tag, op->connection, op->number, st, err ? err->text : "", NULL);
+    save_answer(op->saves, op->tag, op->connection, op->number, st, err ? err->text : "", NULL);
     if (st == STATUS_OK)
         digest_start(op->saves, op->save);
     else
-        staged(op->saves, op->save, st, err->text);
-    op_end(op);
+        save_staged(op->saves, op->save, st, err->text);
+    save_op_end(op);
 }
 
 /* The commit is on file before the worker is told that it is done. */
 static void commit_start(struct saves *saves, struct save *save, uint64_t connection,
                          uint64_t number)
 {
-    struct op *op = op_create(saves, save, save->tag);
+    struct save_op *op = save_op_create(saves, save, save->tag);
     char text[64];
-    SCOPED_TEXT char *name = commit_path(save, "commit");
+    SCOPED_TEXT char *name = save_record_path(save, "commit");
     SCOPED_TEXT char *path = mem_printf("%s/%s", saves->agent->work_dir, name);
     op->connection = connection;
     op->number = number;
@@ -232,7 +231,7 @@ static void commit_start(struct saves *saves, struct save *save, uint64_t connec
     files_run(saves->agent->files, batch, save_commit_done, op);
 }
 
-static struct save *find_save(struct saves *saves, const char *tag, int64_t step)
+struct save *save_find(struct saves *saves, const char *tag, int64_t step)
 {
     LIST_EACH(&saves->saves, node)
     {
@@ -244,8 +243,8 @@ static struct save *find_save(struct saves *saves, const char *tag, int64_t step
 }
 
 /* NULL: there is no such vault here. */
-static struct save *save_create(struct saves *saves, const struct worker *worker, int64_t step,
-                                int64_t samples)
+struct save *save_create(struct saves *saves, const struct worker *worker, int64_t step,
+                         int64_t samples)
 {
     const Pb__WorkerKey *key = worker->desired->key;
     const char *name = worker->desired->launch ? worker->desired->launch->vault : NULL;
@@ -260,6 +259,7 @@ static struct save *save_create(struct saves *saves, const struct worker *worker
     (void)snprintf(save->vault_name, sizeof(save->vault_name), "%s", name);
     (void)snprintf(save->vault, sizeof(save->vault), "%s", vault);
     vault_checkpoint_path(key, step, save->path, sizeof(save->path));
+    save->slot = -1;
     save->made_us = loop_now_us(saves->agent->loop);
     list_add_last(&saves->saves, &save->node);
     return save;
@@ -277,9 +277,9 @@ static bool may_save(const struct worker *worker)
 
 static void save_dir_done(void *arg, enum status st, const struct error *err, struct vault_job *job)
 {
-    struct op *op = arg;
-    answer(op->saves, op->tag, op->connection, op->number, st, err ? err->text : "", job->dir);
-    op_end(op);
+    struct save_op *op = arg;
+    save_answer(op->saves, op->tag, op->connection, op->number, st, err ? err->text : "", job->dir);
+    save_op_end(op);
 }
 
 static void ask_dir(struct saves *saves, struct worker *worker, uint64_t connection,
@@ -289,12 +289,12 @@ static void ask_dir(struct saves *saves, struct worker *worker, uint64_t connect
     const Pb__WorkerKey *key = worker->desired->key;
     const Pb__Launch *launch = worker->desired->launch;
     if (!saves_vault(saves, launch ? launch->vault : NULL, vault, sizeof(vault))) {
-        answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
-               "this node has no vault of that name", NULL);
+        save_answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
+                    "this node has no vault of that name", NULL);
         return;
     }
     vault_checkpoint_path(key, ask->step, path, sizeof(path));
-    struct op *op = op_create(saves, NULL, worker->tag);
+    struct save_op *op = save_op_create(saves, NULL, worker->tag);
     struct vault_job *job =
         vault_job_create(VAULT_JOB_PART_CREATE, vault, path, key->role, key->rank);
     op->connection = connection;
@@ -307,20 +307,20 @@ static void ask_dir(struct saves *saves, struct worker *worker, uint64_t connect
 static void ask_commit(struct saves *saves, struct worker *worker, uint64_t connection,
                        const Pb__WorkerAsk *ask)
 {
-    struct save *save = find_save(saves, worker->tag, ask->step);
+    struct save *save = save_find(saves, worker->tag, ask->step);
     if (save && save->error) { /* given up, or failed; now it tries again */
         list_remove(&save->node);
         save_destroy(save);
         save = NULL;
     }
     if (save) { /* the same commit again: it is on its way */
-        answer(saves, worker->tag, connection, ask->number, STATUS_OK, NULL, NULL);
+        save_answer(saves, worker->tag, connection, ask->number, STATUS_OK, NULL, NULL);
         return;
     }
     save = save_create(saves, worker, ask->step, ask->has_samples ? ask->samples : -1);
     if (!save)
-        answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
-               "this node has no vault of that name", NULL);
+        save_answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
+                    "this node has no vault of that name", NULL);
     else
         commit_start(saves, save, connection, ask->number);
 }
@@ -328,13 +328,13 @@ static void ask_commit(struct saves *saves, struct worker *worker, uint64_t conn
 static void ask_abort(struct saves *saves, struct worker *worker, uint64_t connection,
                       const Pb__WorkerAsk *ask)
 {
-    if (!find_save(saves, worker->tag, ask->step)) {
+    if (!save_find(saves, worker->tag, ask->step)) {
         struct save *save = save_create(saves, worker, ask->step, -1);
         if (save)
-            staged(saves, save, STATUS_CANCELLED,
-                   ask->text && *ask->text ? ask->text : "the worker gave this save up");
+            save_staged(saves, save, STATUS_CANCELLED,
+                        ask->text && *ask->text ? ask->text : "the worker gave this save up");
     }
-    answer(saves, worker->tag, connection, ask->number, STATUS_OK, NULL, NULL);
+    save_answer(saves, worker->tag, connection, ask->number, STATUS_OK, NULL, NULL);
 }
 
 /* The vault's pool and the daemon are shared with other workers. */
@@ -351,17 +351,21 @@ void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
                const Pb__WorkerAsk *ask)
 {
     if (!ask->has_step || ask->step < 0)
-        answer(saves, worker->tag, connection, ask->number, STATUS_INVALID, "no step", NULL);
+        save_answer(saves, worker->tag, connection, ask->number, STATUS_INVALID, "no step", NULL);
     else if (!may_save(worker))
-        answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
-               "checkpoint.writers says that rank 0 alone writes", NULL);
+        save_answer(saves, worker->tag, connection, ask->number, STATUS_PRECONDITION,
+                    "checkpoint.writers says that rank 0 alone writes", NULL);
     else if (asks_too_much(saves, worker))
-        answer(saves, worker->tag, connection, ask->number, STATUS_EXHAUSTED,
-               "too many saves of this worker are under way", NULL);
+        save_answer(saves, worker->tag, connection, ask->number, STATUS_EXHAUSTED,
+                    "too many saves of this worker are under way", NULL);
     else if (ask->kind == PB__WORKER_ASK__KIND__SAVE_DIR)
         ask_dir(saves, worker, connection, ask);
     else if (ask->kind == PB__WORKER_ASK__KIND__COMMIT)
         ask_commit(saves, worker, connection, ask);
+    else if (ask->kind == PB__WORKER_ASK__KIND__STAGE)
+        save_slot_ask(saves, worker, connection, ask);
+    else if (ask->kind == PB__WORKER_ASK__KIND__STAGED)
+        save_persist_ask(saves, worker, connection, ask);
     else
         ask_abort(saves, worker, connection, ask);
 }
@@ -387,14 +391,14 @@ static void see(struct save_owner *owner, int64_t step)
 static void save_import_done(void *arg, enum status st, const struct error *err,
                              struct vault_job *job)
 {
-    struct op *op = arg;
+    struct save_op *op = arg;
     (void)job;
     op->save->job = NULL;
     if (st == STATUS_OK)
         commit_start(op->saves, op->save, 0, 0);
     else
-        staged(op->saves, op->save, st, err->text);
-    op_end(op);
+        save_staged(op->saves, op->save, st, err->text);
+    save_op_end(op);
 }
 
 static void import_start(struct saves *saves, const struct worker *worker, int64_t step,
@@ -410,13 +414,13 @@ static void import_start(struct saves *saves, const struct worker *worker, int64
     job->below = mem_strdup(below);
     job->uid = worker->user ? worker->user->uid : -1;
     job->gid = worker->user ? worker->user->gid : -1;
-    read_start(saves, save, job, save_import_done);
+    save_read_start(saves, save, job, save_import_done);
 }
 
 static void save_scan_done(void *arg, enum status st, const struct error *err,
                            struct vault_job *job)
 {
-    struct op *op = arg;
+    struct save_op *op = arg;
     struct saves *saves = op->saves;
     const struct worker *worker = worker_find(saves->agent, op->tag);
     struct save_owner *owner = save_owner_get(saves, op->tag);
@@ -429,7 +433,7 @@ static void save_scan_done(void *arg, enum status st, const struct error *err,
         see(owner, job->steps[i]);
         import_start(saves, worker, job->steps[i], job->step_dirs[i]);
     }
-    op_end(op);
+    save_op_end(op);
 }
 
 /* One rank looks for all: the directory is the attempt's. */
@@ -444,7 +448,7 @@ void saves_watch(struct saves *saves, struct worker *worker)
     if (owner->scanning)
         return;
     owner->scanning = true;
-    struct op *op = op_create(saves, NULL, worker->tag);
+    struct save_op *op = save_op_create(saves, NULL, worker->tag);
     struct vault_job *job = vault_job_create(VAULT_JOB_SCAN, NULL, NULL, NULL, 0);
     job->source = mem_strdup(worker->attempt_dir);
     job->pattern = mem_strdup(watch->pattern);
@@ -458,6 +462,8 @@ void saves_finish(struct saves *saves, struct worker *worker)
     owner->outstanding++; /* so that the release comes after the last look was begun */
     owner->finishing = true;
     saves_watch(saves, worker);
+    if (saves->slot_dir)
+        save_persist_given(saves, worker);
     save_owner_done(saves, worker->tag);
 }
 
@@ -491,6 +497,7 @@ void saves_adopt(struct saves *saves, struct worker *worker, char *const *names,
         if (save)
             digest_start(saves, save);
     }
+    save_persist_adopt(saves, worker, names, count);
 }
 
 /* --- reports */
@@ -570,6 +577,7 @@ static void fill_tasks(struct saves *saves, Pb__ActualReport *report)
 bool saves_fill(struct saves *saves, Pb__ActualReport *report)
 {
     fill_tasks(saves, report);
+    save_audit_fill(saves, report);
     return fill_saves(saves, report);
 }
 
@@ -587,6 +595,7 @@ void saves_sent(struct saves *saves, Pb__ActualReport *report, uint64_t seq)
         if (task->sent_seq == SAVE_SEQ_FILLING)
             task->sent_seq = seq;
     }
+    save_audit_sent(saves, report, seq);
     mem_free(report->staged);
     mem_free(report->sealed);
     mem_free(report->deleted);
@@ -595,7 +604,7 @@ void saves_sent(struct saves *saves, Pb__ActualReport *report, uint64_t seq)
 /* A watched step stays known, so that it is not taken again while the program keeps it. */
 static void forget_commit(struct saves *saves, const struct save *save)
 {
-    SCOPED_TEXT char *name = commit_path(save, "commit");
+    SCOPED_TEXT char *name = save_record_path(save, "commit");
     SCOPED_TEXT char *path = mem_printf("%s/%s", saves->agent->work_dir, name);
     struct files_batch *batch = files_batch_create();
     const struct worker *worker = worker_find(saves->agent, save->tag);
@@ -603,7 +612,7 @@ static void forget_commit(struct saves *saves, const struct save *save)
     bool watched = launch && launch->checkpoint && launch->checkpoint->watch;
     struct files_step *step = files_step_add(batch, watched ? FILES_RENAME : FILES_REMOVE, path);
     if (watched) {
-        SCOPED_TEXT char *kept = commit_path(save, "staged");
+        SCOPED_TEXT char *kept = save_record_path(save, "staged");
         step->to = mem_printf("%s/%s", saves->agent->work_dir, kept);
         step->missing_ok = true;
     }
@@ -617,7 +626,10 @@ void saves_acked(struct saves *saves, uint64_t seq)
         struct save *save = LIST_ITEM(node, struct save, node);
         if (save->sent_seq == 0 || save->sent_seq > seq)
             continue;
-        forget_commit(saves, save);
+        if (save->slot >= 0 || save->recorded)
+            save_persist_acked(saves, save);
+        else
+            forget_commit(saves, save);
         list_remove(node);
         save_destroy(save);
     }
@@ -629,4 +641,5 @@ void saves_down(struct saves *saves)
     LIST_ITEM(node, struct save, node)->sent_seq = 0;
     LIST_EACH(&saves->tasks, at)
     LIST_ITEM(at, struct save_task, node)->sent_seq = 0;
+    save_audit_down(saves);
 }

@@ -12,7 +12,7 @@ void saves_destroy(struct saves *saves); /* NULL is fine */
 /* Path of a vault of this node by name; NULL: none. Borrowed from the options. */
 const char *saves_vault(struct saves *saves, const char *name, char *out, size_t cap);
 
-/* Asks of a worker: SAVE_DIR, COMMIT, ABORT_SAVE. */
+/* Asks of a worker: SAVE_DIR, COMMIT, ABORT_SAVE, STAGE, STAGED. */
 void saves_ask(struct saves *saves, struct worker *worker, uint64_t connection,
                const Pb__WorkerAsk *ask);
 /* Looks for finished checkpoints of programs without the SDK. */
@@ -28,6 +28,11 @@ void saves_adopt(struct saves *saves, struct worker *worker, char *const *names,
 void saves_verify(struct saves *saves, const char *vault, const char *path, const char *digest,
                   void (*done)(void *arg, enum status st, const struct error *err), void *arg);
 
+/* Directory in which what that checkpoint's ranks handed over here may still lie; NULL: nowhere.
+ * The caller frees it. */
+char *saves_resume_shm(const struct saves *saves, const Pb__ResumePoint *resume);
+/* What is being written into vaults from slots. */
+void saves_persisting(const struct saves *saves, uint32_t *count, uint64_t *bytes_left);
 /* When the oldest save of that incarnation of the gang was made that the daemon does not know of;
  * 0: there is none. */
 int64_t saves_waiting_since(const struct saves *saves, const Pb__WorkerKey *key);

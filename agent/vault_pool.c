@@ -1,9 +1,12 @@
 /* vault_pool.c - one vault job, made and done. Blocking calls of checkpoint/vault.h. */
 #include "agent/vault_pool.h"
+#include "agent/vault_persist.h"
+#include "agent/vault_slot.h"
 #include "agent/vault_watch.h"
 #include "base/mem.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/vault.h"
+#include "checkpoint/vault_audit.h"
 
 struct vault_job *vault_job_create(enum vault_job_kind kind, const char *vault, const char *path,
                                    const char *role, uint32_t rank)
@@ -31,6 +34,9 @@ void vault_job_destroy(struct vault_job *job)
     mem_free(job->pattern);
     mem_free(job->marker);
     mem_free(job->below);
+    mem_free(job->node);
+    mem_free(job->found);
+    vault_audit_destroy(job->audit);
     for (size_t i = 0; i < job->steps_count; i++)
         mem_free(job->step_dirs[i]);
     if (job->part)
@@ -50,6 +56,14 @@ static enum status run_seal(struct vault_job *job, struct error *err)
     return STATUS_OK;
 }
 
+static enum status run_audit(struct vault_job *job, struct error *err)
+{
+    enum status st = STATUS_OK;
+    if (!job->audit)
+        st = vault_audit_begin(job->vault, job->path, job->digest, job->node, &job->audit, err);
+    return st == STATUS_OK ? vault_audit_step(job->audit, job->bytes_max, &job->over, err) : st;
+}
+
 enum status vault_job_run(struct vault_job *job, struct error *err)
 {
     switch (job->kind) {
@@ -62,13 +76,25 @@ enum status vault_job_run(struct vault_job *job, struct error *err)
     case VAULT_JOB_SEAL:
         return run_seal(job, err);
     case VAULT_JOB_VERIFY:
-        return vault_verify(job->vault, job->path, job->digest, true, err);
+        return vault_verify_resume(job->vault, job->path, job->digest, err);
     case VAULT_JOB_DELETE:
         return vault_delete(job->vault, job->path, err);
     case VAULT_JOB_SCAN:
         return vault_watch_scan(job, err);
     case VAULT_JOB_IMPORT:
         return vault_watch_import(job, err);
+    case VAULT_JOB_SLOT_MAKE:
+        return vault_slot_make(job, err);
+    case VAULT_JOB_SLOT_SCAN:
+        return vault_slot_scan(job, err);
+    case VAULT_JOB_SLOT_MARK:
+        return vault_slot_mark(job, err);
+    case VAULT_JOB_SLOT_DROP:
+        return vault_slot_drop(job, err);
+    case VAULT_JOB_PERSIST:
+        return vault_persist_run(job, err);
+    case VAULT_JOB_AUDIT:
+        return run_audit(job, err);
     }
     return error_set(err, STATUS_INTERNAL, "unknown vault job %d", (int)job->kind);
 }

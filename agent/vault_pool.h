@@ -18,6 +18,12 @@ enum vault_job_kind {
     VAULT_JOB_DELETE,
     VAULT_JOB_SCAN,   /* steps in `source` that match pattern and carry their marker -> steps */
     VAULT_JOB_IMPORT, /* links the files of `below` in `source` into a new part -> dir */
+    VAULT_JOB_SLOT_MAKE,
+    VAULT_JOB_SLOT_SCAN,
+    VAULT_JOB_SLOT_MARK,
+    VAULT_JOB_SLOT_DROP, /* vault_slot.h; vault is then the directory of the slots */
+    VAULT_JOB_PERSIST, /* the slot `source` of the rank becomes its part, vault_persist.h -> part */
+    VAULT_JOB_AUDIT,   /* the next piece of a deep look, checkpoint/vault_audit.h */
 };
 #define VAULT_JOB_STEPS_MAX 256
 struct vault_job { /* owns everything in it */
@@ -30,13 +36,23 @@ struct vault_job { /* owns everything in it */
     size_t manifest_len;
     char *source, *pattern, *marker; /* source: the attempt's directory */
     atomic_bool stop;                /* DIGEST, IMPORT: set by the loop, ends it early */
-    char *below;                     /* IMPORT: one of SCAN's step_dirs */
+    char *below;                     /* IMPORT: one of SCAN's step_dirs. SLOT_*: its name */
+    uint64_t bytes;                  /* SLOT_MAKE */
+    int64_t step;                    /* PERSIST: that it must be of; -1: any */
+    _Atomic uint64_t done_bytes;     /* PERSIST: so far; read by the loop */
+    struct vault_audit *audit;       /* AUDIT: begun before, or NULL; goes on in the next job */
+    uint64_t bytes_max;              /* AUDIT: of this piece */
+    char *node;                      /* AUDIT: only the parts of that node; NULL: all */
     /* results */
     char dir[4096];
     Pb__CheckpointPart *part;
     int64_t steps[VAULT_JOB_STEPS_MAX];
     char *step_dirs[VAULT_JOB_STEPS_MAX]; /* where each one is, below source */
     size_t steps_count;
+    struct vault_slot_found *found; /* SLOT_SCAN */
+    size_t found_count;
+    bool nothing; /* PERSIST: nothing was handed over in that slot */
+    bool over;    /* AUDIT: all was read */
 };
 typedef void (*vault_pool_done)(void *arg, enum status st, const struct error *err,
                                 struct vault_job *job); /* a loan */

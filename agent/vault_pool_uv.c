@@ -41,7 +41,8 @@ static void work_after(uv_work_t *req, int status);
 static bool is_reading(const struct work *work)
 {
     return work->job->kind == VAULT_JOB_PART_DIGEST || work->job->kind == VAULT_JOB_IMPORT ||
-           work->job->kind == VAULT_JOB_VERIFY;
+           work->job->kind == VAULT_JOB_VERIFY || work->job->kind == VAULT_JOB_PERSIST ||
+           work->job->kind == VAULT_JOB_AUDIT;
 }
 
 /* Paths are <job>/<step>. */

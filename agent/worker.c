@@ -115,6 +115,8 @@ void worker_destroy(struct worker *worker)
     mem_free(worker->code_dir);
     mem_free(worker->code_digest);
     mem_free(worker->resume_dir);
+    mem_free(worker->resume_shm);
+    mem_free(worker->damaged);
     mem_free(worker->attempt_dir);
     mem_free(worker->failure);
     mem_free(worker->traceback);

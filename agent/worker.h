@@ -41,7 +41,7 @@ struct worker {
     int exit_code, signal;
     bool out_of_memory;
     const struct user *user; /* NULL: the agent's own */
-    char *code_dir, *code_digest, *resume_dir, *attempt_dir;
+    char *code_dir, *code_digest, *resume_dir, *resume_shm, *attempt_dir;
 
     struct page *page;
     struct sock *sock;
@@ -51,6 +51,7 @@ struct worker {
     int64_t step, samples, answered;
     bool joined, finished;
     char *failure, *traceback, *last_words;
+    char *damaged; /* what it found in the checkpoint that it was to resume from */
 
     int64_t start_us; /* of the attempt on this node: reports and failures count from it */
     int64_t started_us, progress_us, asked_us, saving_us, saved_us, ended_us, delay_until_us;

@@ -155,6 +155,8 @@ static void stage_resume(struct worker *worker)
         return;
     }
     worker->resume_dir = mem_printf("%s/%s", vault, resume->path);
+    mem_free(worker->resume_shm);
+    worker->resume_shm = saves_resume_shm(agent->saves, resume);
     saves_verify(agent->saves, vault, resume->path, resume->manifest_digest, start_resume_done,
                  worker_ref_create(worker));
 }
@@ -310,6 +312,8 @@ static void worker_sock_ask(void *arg, uint64_t connection, const Pb__WorkerAsk 
     case PB__WORKER_ASK__KIND__SAVE_DIR:
     case PB__WORKER_ASK__KIND__COMMIT:
     case PB__WORKER_ASK__KIND__ABORT_SAVE:
+    case PB__WORKER_ASK__KIND__STAGE:
+    case PB__WORKER_ASK__KIND__STAGED:
         saves_ask(worker->agent->saves, worker, connection, ask);
         return;
     case PB__WORKER_ASK__KIND__JOIN:
@@ -489,6 +493,7 @@ static enum status make_environment(const struct worker *worker, const char *tmp
                 : agent->options.inherited ? agent->options.inherited("HOME")
                                            : NULL,
         .resume_dir = worker->resume_dir,
+        .resume_shm = worker->resume_shm,
         .attempt_dir = worker->attempt_dir,
         .python_path = agent->config->python_path,
         .start_us = worker->start_us,

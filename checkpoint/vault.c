@@ -171,27 +171,6 @@ enum status vault_part_digest(const char *vault, const char *path, const char *r
 
 /* --- seal */
 
-static enum status read_all(int dir, const char *name, struct text *out, struct error *err)
-{
-    SCOPED_FD int fd = -1;
-    char block[65536];
-    enum status status = vault_tree_file(dir, name, &fd, err);
-
-    while (status == STATUS_OK) {
-        ssize_t got = read(fd, block, sizeof block);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set(err, STATUS_UNAVAILABLE, "read %s: %s", name, strerror(errno));
-        if (got == 0)
-            break;
-        text_add_bytes(out, block, (size_t)got);
-        if (out->full)
-            return error_set(err, STATUS_DATA_LOSS, "%s is too large", name);
-    }
-    return status;
-}
-
 static void text_destroy(struct text *text)
 {
     text_fini(text);
@@ -205,7 +184,7 @@ static enum status compare_sealed(int dir, const void *manifest, size_t len, str
     enum status status;
 
     text_init(&there, VAULT_MANIFEST_MAX);
-    status = read_all(dir, VAULT_MANIFEST_NAME, &there, err);
+    status = vault_tree_read(dir, VAULT_MANIFEST_NAME, &there, err);
     if (status != STATUS_OK)
         return status;
     if (there.len != len || memcmp(text_get(&there), manifest, len) != 0)
@@ -317,38 +296,45 @@ static void manifest_destroy(Pb__Checkpoint *checkpoint)
 }
 SCOPED_DESTRUCTOR(Pb__Checkpoint *, manifest_destroy)
 
-static enum status verify_dir(int dir, const char *digest, bool deep, struct error *err)
-{
-    SCOPED_BUFFER struct text bytes;
-    SCOPED(manifest_destroy) Pb__Checkpoint *manifest = NULL;
-    char found[65];
-    enum status status;
+/* How much of each file is read. */
+enum depth { SIZES, RESUME, EVERYTHING };
 
-    text_init(&bytes, VAULT_MANIFEST_MAX);
-    status = read_all(dir, VAULT_MANIFEST_NAME, &bytes, err);
-    if (status != STATUS_OK)
-        return status;
-    digest_sha256(text_get(&bytes), bytes.len, found);
-    if (digest && strcmp(found, digest) != 0)
-        return error_set(err, STATUS_DATA_LOSS, VAULT_MANIFEST_NAME " does not match its digest");
-    status = vault_manifest_parse(text_get(&bytes), bytes.len, &manifest, err);
+static enum status verify_dir(int dir, const char *digest, enum depth depth, struct error *err)
+{
+    SCOPED(manifest_destroy) Pb__Checkpoint *manifest = NULL;
+    enum status status = vault_manifest_read(dir, digest, &manifest, err);
+    bool sharded = status == STATUS_OK && manifest->format == PB__CHECKPOINT__FORMAT__SHARDED;
+    bool deep = depth == EVERYTHING || (depth == RESUME && !sharded);
+
     for (size_t i = 0; status == STATUS_OK && i < manifest->n_parts; i++)
         for (size_t k = 0; status == STATUS_OK && k < manifest->parts[i]->n_files; k++)
             status = verify_file(dir, manifest->parts[i]->files[k], deep, err);
     return status;
 }
 
-enum status vault_verify(const char *vault, const char *path, const char *digest, bool deep,
-                         struct error *err)
+static enum status verify(const char *vault, const char *path, const char *digest, enum depth depth,
+                          struct error *err)
 {
     SCOPED_FD int dir = -1;
     enum status status = vault_tree_open(vault, path, false, &dir, err);
 
     if (status == STATUS_OK)
-        status = verify_dir(dir, digest, deep, err);
+        status = verify_dir(dir, digest, depth, err);
     if (status != STATUS_OK)
         (void)error_wrap(err, "verify %s", path);
     return status;
+}
+
+enum status vault_verify(const char *vault, const char *path, const char *digest, bool deep,
+                         struct error *err)
+{
+    return verify(vault, path, digest, deep ? EVERYTHING : SIZES, err);
+}
+
+enum status vault_verify_resume(const char *vault, const char *path, const char *digest,
+                                struct error *err)
+{
+    return verify(vault, path, digest, RESUME, err);
 }
 
 /* --- delete */

@@ -37,6 +37,10 @@ enum status vault_seal(const char *vault, const char *path, const void *manifest
  * STATUS_DATA_LOSS names the file. */
 enum status vault_verify(const char *vault, const char *path, const char *digest, bool deep,
                          struct error *err) MUST_CHECK;
+/* As much of it as must be known before a program loads it: of a sharded one the sizes, since its
+ * loader checks each byte; of a plain one every byte. */
+enum status vault_verify_resume(const char *vault, const char *path, const char *digest,
+                                struct error *err) MUST_CHECK;
 /* Un-seals (rename of the manifest to a tombstone, fsync) and then removes the files. Missing:
  * success. */
 enum status vault_delete(const char *vault, const char *path, struct error *err) MUST_CHECK;

@@ -306,3 +306,24 @@ enum status vault_manifest_parse(const void *bytes, size_t len, Pb__Checkpoint *
         *out = TAKE(checkpoint);
     return status;
 }
+
+enum status vault_manifest_read(int dir, const char *digest, Pb__Checkpoint **out,
+                                struct error *err)
+{
+    struct text bytes;
+    char found[65];
+    enum status status;
+
+    text_init(&bytes, VAULT_MANIFEST_MAX);
+    status = vault_tree_read(dir, VAULT_MANIFEST_NAME, &bytes, err);
+    if (status == STATUS_OK) {
+        digest_sha256(text_get(&bytes), bytes.len, found);
+        if (digest && strcmp(found, digest) != 0)
+            status =
+                error_set(err, STATUS_DATA_LOSS, VAULT_MANIFEST_NAME " does not match its digest");
+    }
+    if (status == STATUS_OK)
+        status = vault_manifest_parse(text_get(&bytes), bytes.len, out, err);
+    text_fini(&bytes);
+    return status;
+}

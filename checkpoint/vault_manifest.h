@@ -11,6 +11,9 @@
 #define VAULT_MANIFEST_FORMAT_SHARDED "rondo-checkpoint-2" /* with layout and layout_digest */
 #define VAULT_MANIFEST_MAX            ((size_t)64 << 20)
 
-/* Free with pb__checkpoint__free_unpacked(out, NULL). */
+/* Free with pb__checkpoint__free_unpacked(out, NULL). read: the file in dir, of that SHA-256 (NULL:
+ * any); STATUS_NOT_FOUND: there is none. */
+enum status vault_manifest_read(int dir, const char *digest, Pb__Checkpoint **out,
+                                struct error *err) MUST_CHECK;
 enum status vault_manifest_parse(const void *bytes, size_t len, Pb__Checkpoint **out,
                                  struct error *err) MUST_CHECK;

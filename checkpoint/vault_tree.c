@@ -292,3 +292,24 @@ enum status vault_tree_remove(int parent, const char *name, struct error *err)
 {
     return remove_level(parent, name, 0, err);
 }
+
+enum status vault_tree_read(int dir, const char *name, struct text *out, struct error *err)
+{
+    SCOPED_FD int fd = -1;
+    char block[65536];
+    enum status status = vault_tree_file(dir, name, &fd, err);
+
+    while (status == STATUS_OK) {
+        ssize_t got = read(fd, block, sizeof block);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_set(err, STATUS_UNAVAILABLE, "read %s: %s", name, strerror(errno));
+        if (got == 0)
+            break;
+        text_add_bytes(out, block, (size_t)got);
+        if (out->full)
+            return error_set(err, STATUS_DATA_LOSS, "%s is too large", name);
+    }
+    return status;
+}

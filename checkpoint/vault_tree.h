@@ -26,6 +26,11 @@ enum status vault_tree_open(const char *vault, const char *path, bool make, int 
 /* Opens one file below dir for reading; no link is followed. */
 enum status vault_tree_file(int dir, const char *path, int *out, struct error *err) MUST_CHECK;
 
+struct text;
+/* Appends the whole of one file to out; longer than out may become: STATUS_DATA_LOSS. */
+enum status vault_tree_read(int dir, const char *name, struct text *out,
+                            struct error *err) MUST_CHECK;
+
 /* Called for each regular file, in no order; path is relative to the walked directory. */
 typedef enum status (*vault_tree_fn)(void *arg, int fd, const char *path, struct error *err);
 /* Walks the tree below dir. Anything but files and directories is STATUS_INVALID; with sync every

@@ -294,12 +294,18 @@ static void all_zero(struct job *job)
 /* No worker is left: to what was planned. */
 static void job_gone(struct job *job)
 {
-    const Pb__Job *row = job_view(job);
-    Pb__Reason__Code code = row->reason->code;
-    SCOPED_TEXT char *why = mem_strdup(row->reason->text);
+    Pb__Reason__Code code = job_view(job)->reason->code;
+    SCOPED_TEXT char *why = mem_strdup(job_view(job)->reason->text);
     char text[400];
 
     attempt_close(job, code, why);
+    const char *refused = refuse_start_over(job); /* damage may have been told last */
+    if (refused) {
+        snprintf(text, sizeof(text), "%s: %.250s", refused, why ? why : "");
+        mem_free(why);
+        why = mem_strdup(text);
+    }
+    const Pb__Job *row = job_view(job);
     job->stop_by_us = 0;
     job->stop_grace_ms = 0;
     switch ((int)row->next) {

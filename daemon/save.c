@@ -310,6 +310,21 @@ static void add_part(struct save *save, const Pb__CheckpointPart *part)
     }
 }
 
+/* A part of a save that is torn already: it is known of, so that it is deleted, also when the parts
+ * before it have been. */
+static void add_litter(struct save *save, const Pb__CheckpointPart *part)
+{
+    Pb__Checkpoint *row = save_edit(save);
+
+    row->parts = mem_resize(row->parts, row->n_parts + 1, sizeof(*row->parts));
+    row->parts[row->n_parts++] = (Pb__CheckpointPart *)message_copy(&part->base);
+    row->version++;
+    save_copy_staged(save, part);
+    save_chore_reset(save);
+    save_chore_update(save);
+    save_nodes_dirty(save);
+}
+
 #define SUPERSEDED "its workers were restarted in place before it was committed"
 
 static void staged_run(struct node *node, const Pb__ActualStaged *staged)
@@ -332,7 +347,11 @@ static void staged_run(struct node *node, const Pb__ActualStaged *staged)
     }
     if (!save)
         save = save_create(job, staged);
-    if (save_view(save)->state != S(STAGED) || part_known(save_view(save), staged->part))
+    if (part_known(save_view(save), staged->part))
+        return;
+    if (save_view(save)->state == S(TORN))
+        add_litter(save, staged->part);
+    if (save_view(save)->state != S(STAGED))
         return;
     add_part(save, staged->part);
     if (save_view(save)->state == S(STAGED) && !save_is_of_now(job, save_view(save)))
@@ -460,6 +479,17 @@ static const char *damage_found(const struct job *job)
     return NULL;
 }
 
+/* Whoever failed first: what a loader has found is so. */
+static void note_damage(struct job *job)
+{
+    int64_t resume = attempt_resume(attempt_view(job->attempt));
+    struct save *save = resume ? map_get(job->hub->saves, (uint64_t)resume) : NULL;
+    const char *found = save && save_is_usable(save) ? damage_found(job) : NULL;
+
+    if (found)
+        save_set_state(save, S(DAMAGED), found);
+}
+
 void save_attempt_broken(struct job *job, Pb__Reason__Code code)
 {
     const Pb__Attempt *attempt = attempt_view(job->attempt);
@@ -467,13 +497,10 @@ void save_attempt_broken(struct job *job, Pb__Reason__Code code)
     struct save *save = code == PB__REASON__CODE__CHECKPOINT_ERROR && resume
                             ? map_get(job->hub->saves, (uint64_t)resume)
                             : NULL;
-    const char *found = save ? damage_found(job) : NULL;
-
+    note_damage(job);
     if (!save || !save_is_usable(save))
         return;
-    if (found)
-        save_set_state(save, S(DAMAGED), found);
-    else if (job_view(job)->state == PB__JOB__STATE__STARTING)
+    if (job_view(job)->state == PB__JOB__STATE__STARTING)
         save_set_state(save, S(DAMAGED), "could not be loaded: see the job's first failure");
 }
 
@@ -501,6 +528,8 @@ void save_restarted(struct job *job)
 void save_attempt_ended(struct job *job)
 {
     tear(job, false, "the attempt ended before every rank had reported");
+    note_damage(job);
+    save_keep_run(job);
 }
 
 /* Monotonic time until which a launch waits for a whole one to be committed; 0: none is under way.

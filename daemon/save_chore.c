@@ -9,6 +9,12 @@
 
 /* --- what is wanted */
 
+/* Its bytes are where they were committed, good or not. */
+static bool is_readable(const struct save *save)
+{
+    return save_is_usable(save) || save_view(save)->state == SAVE_STATE(DAMAGED);
+}
+
 static bool is_newest(const struct save *save)
 {
     const struct save *newest = save_resume(save->job);
@@ -21,6 +27,8 @@ static bool wants_verify(const struct save *save)
     const Pb__Checkpoint *row = save_view(save);
     const Pb__CheckpointPolicy *policy = job_view(save->job)->spec->checkpoint;
 
+    if (row->state == SAVE_STATE(DAMAGED))
+        return row->verify_asked;
     if (!save_is_usable(save))
         return false;
     return row->verify_asked ||
@@ -70,7 +78,7 @@ bool save_chore_is_due(const struct job *job)
     LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
     {
         const struct save *save = LIST_ITEM(item, struct save, node);
-        if (!list_is_empty(&save->chore) && !save_is_usable(save))
+        if (!list_is_empty(&save->chore) && !is_readable(save))
             return true;
     }
     return false;
@@ -172,7 +180,7 @@ static void fill_one(const struct node *node, const struct save *save, Pb__Desir
         fill_seal(row, out->seals[out->n_seals++], arena);
         return;
     }
-    if (save_is_usable(save)) {
+    if (is_readable(save)) {
         out->verifies[out->n_verifies] = arena_alloc(arena, sizeof(Pb__DesiredVerify));
         fill_verify(row, out->verifies[out->n_verifies++]);
         return;
@@ -268,14 +276,17 @@ void save_chore_verified(struct node *node, const Pb__ActualVerified *verified)
 {
     struct save *save = map_get(node->hub->saves, (uint64_t)verified->checkpoint);
 
-    if (!save || !save_is_usable(save) || !is_asked(save, node_view(node)->name))
+    if (!save || !is_readable(save) || !is_asked(save, node_view(node)->name))
         return;
     if (verified->error) {
+        Pb__Checkpoint *row = save_edit(save);
+        row->has_verify_asked = true;
+        row->verify_asked = false;
         save_set_state(save, SAVE_STATE(DAMAGED), verified->error);
         save_chore_update_all(save->job);
         return;
     }
-    if (save_view(save)->state == SAVE_STATE(VERIFIED) && !save_view(save)->verify_asked)
+    if (save_view(save)->state != SAVE_STATE(COMMITTED) && !save_view(save)->verify_asked)
         return;
     note_digests(save_edit(save), verified);
     if (save_chore_answered(save, node_view(node)->name))
@@ -287,7 +298,7 @@ enum status save_chore_verify(struct save *save, const char *actor, struct error
 {
     char text[200];
 
-    if (!save_is_usable(save))
+    if (!is_readable(save))
         return error_set(err, STATUS_PRECONDITION, "checkpoint %lld is %s: it is not read again",
                          (long long)save->id, HUB_NAME(checkpoint__state, save_view(save)->state));
     Pb__Checkpoint *row = save_edit(save);
