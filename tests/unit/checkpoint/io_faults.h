@@ -5,11 +5,15 @@
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -22,6 +26,12 @@ static struct io_faults {
     atomic_size_t short_bytes; /* a read or write moves at most that many; 0: no limit */
     atomic_bool interrupts;    /* every other call is interrupted first */
     atomic_bool no_direct;     /* no file opens for direct I/O */
+    atomic_long crash_call;    /* the process dies before that one (0: none) */
+    /* a network file system that is behind: so many times, for files whose names end in slow_name
+     */
+    const char *slow_name;
+    atomic_long hidden_opens, stale_sizes, stale_reads;
+    atomic_int slow_fd;
 } io_faults;
 
 static inline void io_faults_reset(void)
@@ -32,6 +42,12 @@ static inline void io_faults_reset(void)
     atomic_store(&io_faults.short_bytes, 0);
     atomic_store(&io_faults.interrupts, false);
     atomic_store(&io_faults.no_direct, false);
+    atomic_store(&io_faults.crash_call, 0);
+    io_faults.slow_name = NULL;
+    atomic_store(&io_faults.hidden_opens, 0);
+    atomic_store(&io_faults.stale_sizes, 0);
+    atomic_store(&io_faults.stale_reads, 0);
+    atomic_store(&io_faults.slow_fd, -1);
 }
 
 static inline void io_faults_set(long call, long count, int errnum)
@@ -48,6 +64,8 @@ static bool io_faults_hit(void)
     long call = atomic_fetch_add(&io_faults.calls, 1) + 1;
     long first = atomic_load(&io_faults.fail_call);
 
+    if (call == atomic_load(&io_faults.crash_call))
+        (void)kill(getpid(), SIGKILL);
     if (first && call >= first && call < first + atomic_load(&io_faults.fail_count)) {
         errno = atomic_load(&io_faults.errnum);
         return true;
@@ -66,8 +84,22 @@ static size_t io_faults_len(size_t len)
     return most && len > most ? most : len;
 }
 
+/* Is one of them left? Takes it. */
+static bool io_faults_take(atomic_long *left)
+{
+    long n = atomic_load(left);
+
+    while (n > 0 && !atomic_compare_exchange_weak(left, &n, n - 1))
+        continue;
+    return n > 0;
+}
+
 ssize_t pread(int fd, void *to, size_t len, off_t at)
 {
+    if (io_faults_take(&io_faults.stale_reads)) {
+        errno = ESTALE;
+        return -1;
+    }
     return io_faults_hit() ? -1 : syscall(SYS_pread64, fd, to, io_faults_len(len), at);
 }
 
@@ -97,7 +129,58 @@ int openat(int dir, const char *path, int flags, ...)
     va_start(args, flags);
     mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
     va_end(args);
-    return io_faults_hit() ? -1 : (int)syscall(SYS_openat, dir, path, flags, mode);
+    if (io_faults_hit())
+        return -1;
+    size_t len = strlen(path), tail = io_faults.slow_name ? strlen(io_faults.slow_name) : 0;
+    bool slow = tail && len >= tail && strcmp(path + len - tail, io_faults.slow_name) == 0;
+    if (slow && io_faults_take(&io_faults.hidden_opens)) {
+        errno = ENOENT;
+        return -1;
+    }
+    int fd = (int)syscall(SYS_openat, dir, path, flags, mode);
+    if (slow)
+        atomic_store(&io_faults.slow_fd, fd);
+    return fd;
+}
+
+int fstat(int fd, struct stat *out)
+{
+    int failed = (int)syscall(SYS_newfstatat, fd, "", out, AT_EMPTY_PATH);
+
+    if (!failed && fd == atomic_load(&io_faults.slow_fd) && io_faults_take(&io_faults.stale_sizes))
+        out->st_size /= 2;
+    return failed;
+}
+
+/* What makes and moves names. */
+ssize_t write(int fd, const void *from, size_t len)
+{
+    return io_faults_hit() ? -1 : syscall(SYS_write, fd, from, len);
+}
+
+int mkdirat(int dir, const char *path, mode_t mode)
+{
+    return io_faults_hit() ? -1 : (int)syscall(SYS_mkdirat, dir, path, mode);
+}
+
+int fsync(int fd)
+{
+    return io_faults_hit() ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    return io_faults_hit() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, 0);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    return io_faults_hit() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+int unlinkat(int dir, const char *path, int flags)
+{
+    return io_faults_hit() ? -1 : (int)syscall(SYS_unlinkat, dir, path, flags);
 }
 
 int open(const char *path, int flags, ...)
