@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define WORLD_MAX 100000
+#define DAMAGED   "manifest.damaged.json"
 
 /* The head of a .done file, and the file behind it. */
 struct done {
@@ -53,7 +54,7 @@ static int open_done(const struct alone *alone, const char *dir, int64_t step, u
     return -ENOENT;
 }
 
-static int print_files(struct done *done, FILE *out)
+static int print_files(const struct alone *alone, struct done *done, uint32_t rank, FILE *out)
 {
     for (uint32_t i = 0; i < done->files_count; i++) {
         struct alone_file file;
@@ -61,9 +62,10 @@ static int print_files(struct done *done, FILE *out)
                    &file.bytes, &file.crc32c, file.xxh3) != 4)
             return -EIO;
         (void)fprintf(out,
-                      "%s\n      {\"path\": \"%s\", \"bytes\": %" PRIu64 ", \"crc32c\": %" PRIu32
-                      ", \"xxh3\": \"%s\"}",
-                      i == 0 ? "" : ",", file.name, file.bytes, file.crc32c, file.xxh3);
+                      "%s\n      {\"path\": \"%s-%" PRIu32 "/%s\", \"bytes\": %" PRIu64
+                      ", \"crc32c\": %" PRIu32 ", \"xxh3\": \"%s\"}",
+                      i == 0 ? "" : ",", alone->role, rank, file.name, file.bytes, file.crc32c,
+                      file.xxh3);
     }
     return 0;
 }
@@ -77,7 +79,7 @@ static int print_part(const struct alone *alone, struct done *done, uint32_t ran
                   ", \"node\": \"\", \"samples\": %" PRId64
                   ", \"layout_digest\": \"%s\", \"files\": [",
                   rank == 0 ? "" : ",", alone->role, rank, done->samples, done->digest);
-    problem = print_files(done, out);
+    problem = print_files(alone, done, rank, out);
     (void)fprintf(out, "]}");
     return problem;
 }
@@ -164,6 +166,9 @@ int alone_manifest_write(const struct alone *alone, const char *dir, int64_t ste
     if (problem)
         return problem;
     close_done(&first);
+    if (snprintf(path, sizeof path, "%s/" DAMAGED, dir) < (int)sizeof path &&
+        access(path, F_OK) == 0)
+        return -EAGAIN;
     if (snprintf(path, sizeof path, "%s/manifest.json", dir) >= (int)sizeof path ||
         snprintf(temp, sizeof temp, "%s/manifest.%" PRIu32 ".%ld.new", dir, alone->rank,
                  (long)getpid()) >= (int)sizeof temp)
@@ -177,10 +182,21 @@ int alone_manifest_write(const struct alone *alone, const char *dir, int64_t ste
     return problem ? problem : sync_dir(dir);
 }
 
+void alone_manifest_set_aside(const char *dir)
+{
+    char path[4096], aside[4096];
+
+    if (snprintf(path, sizeof path, "%s/manifest.json", dir) < (int)sizeof path &&
+        snprintf(aside, sizeof aside, "%s/" DAMAGED, dir) < (int)sizeof aside)
+        (void)rename(path, aside);
+}
+
 void alone_manifest_remove(const char *dir)
 {
     char path[4096];
 
     if (snprintf(path, sizeof path, "%s/manifest.json", dir) < (int)sizeof path)
+        (void)unlink(path);
+    if (snprintf(path, sizeof path, "%s/" DAMAGED, dir) < (int)sizeof path)
         (void)unlink(path);
 }

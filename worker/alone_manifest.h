@@ -11,5 +11,7 @@
 /* dir: of the step. 0: it is there. -EAGAIN: a rank has not done its part. -ENOENT: these parts are
  * not sharded. -EINVAL: their layouts differ. Else -errno. */
 int alone_manifest_write(const struct alone *alone, const char *dir, int64_t step);
+/* It is damaged: it counts no longer, and its files stay. */
+void alone_manifest_set_aside(const char *dir);
 /* Before a part of it is written again. */
 void alone_manifest_remove(const char *dir);

@@ -21,6 +21,9 @@
 #define ENV_RESUME_STEP       "RONDO_RESUME_STEP"
 #define ENV_RESUME_SAMPLES    "RONDO_RESUME_SAMPLES"
 #define ENV_RESUME_CHECKPOINT "RONDO_RESUME_CHECKPOINT"
+/* Directories of this node's memory with slots (checkpoint/slot.h) that may hold copies of that
+ * checkpoint's files, ':' between them. Default: none. */
+#define ENV_RESUME_SHM "RONDO_RESUME_SHM"
 /* checkpoint.every_steps of the job; 0: off. */
 #define ENV_EVERY_STEPS "RONDO_EVERY_STEPS"
 /* For programs without the SDK: the directory of this attempt in which checkpoint.watch looks for

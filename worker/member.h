@@ -40,6 +40,12 @@ int member_join(const struct rondo_options *options);
 bool member_is_here(void);
 /* The same, and it owns the reports file. */
 bool member_is_writer(void);
+/* Asks the agent; ms 0: ten minutes. 0, or the answer's status or RONDO_DEADLINE, negated and told.
+ */
+int member_ask(const struct ask_request *request, uint32_t ms, struct ask_answer *answer);
+/* What the page says of a save that is under way. */
+void member_set_in_save(int on);
+void member_show_saving(void);
 /* Sets rondo_error's text and returns -status. */
 int member_fail(enum rondo_status status, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -9,7 +9,6 @@
 #include "worker/member.h"
 
 #define EXPORT       __attribute__((visibility("default")))
-#define SAVE_MS      600000
 #define PAUSE_MIN_NS 50000
 #define PAUSE_MAX_NS 2000000
 
@@ -293,44 +292,21 @@ EXPORT void rondo_set_stopping(int stopping)
 
 /* --- saves */
 
-static void show_saving(void)
-{
-    atomic_store(&member.page->saving,
-                 atomic_load(&member.in_save) || atomic_load(&member.said_saving));
-}
-
 EXPORT int rondo_saving(int on)
 {
     if (!member_is_here())
         return not_here();
     atomic_store(&member.said_saving, on != 0);
-    show_saving();
+    member_show_saving();
     return 0;
-}
-
-static void set_in_save(int on)
-{
-    atomic_store(&member.in_save, on);
-    show_saving();
 }
 
 static int ask(enum ask_kind kind, int64_t step, int64_t samples, uint32_t ms,
                struct ask_answer *answer)
 {
     const struct ask_request request = {.kind = kind, .step = step, .samples = samples};
-    int64_t deadline_us = ask_now_us() + (int64_t)(ms ? ms : SAVE_MS) * 1000;
-    struct timespec until = {deadline_us / 1000000, deadline_us % 1000000 * 1000};
-    int result;
 
-    if (pthread_mutex_clocklock(&member.ask_lock, CLOCK_MONOTONIC, &until) != 0)
-        return member_fail(RONDO_DEADLINE, "another thread's save is in progress");
-    result = ask_call(&member.ask, &request, deadline_us, answer);
-    (void)pthread_mutex_unlock(&member.ask_lock);
-    if (result != 0)
-        return member_fail(RONDO_DEADLINE, "the agent has not answered in time");
-    if (answer->status != 0)
-        return member_fail((enum rondo_status)answer->status, "%s", answer->error);
-    return 0;
+    return member_ask(&request, ms, answer);
 }
 
 static int saver(int64_t step)
@@ -351,7 +327,7 @@ EXPORT int rondo_save_dir(int64_t step, char *out, size_t cap, uint32_t ms)
         result = alone_save_dir(&member.alone, step, out, cap);
         return result ? member_fail_errno(-result, "make the checkpoint's directory") : 0;
     }
-    set_in_save(1);
+    member_set_in_save(1);
     answer.dir[0] = '\0';
     result = ask(ASK_SAVE_DIR, step, -1, ms, &answer);
     if (result == 0 && (answer.dir[0] != '/' || strlen(answer.dir) >= cap))
@@ -359,7 +335,7 @@ EXPORT int rondo_save_dir(int64_t step, char *out, size_t cap, uint32_t ms)
     if (result == 0)
         memcpy(out, answer.dir, strlen(answer.dir) + 1);
     else
-        set_in_save(0);
+        member_set_in_save(0);
     return result;
 }
 
@@ -378,7 +354,7 @@ EXPORT int rondo_commit(int64_t step, int64_t samples, uint32_t ms)
     }
     result = ask(ASK_COMMIT, step, samples, ms, &answer);
     if (result != -RONDO_DEADLINE)
-        set_in_save(0);
+        member_set_in_save(0);
     return result;
 }
 
@@ -394,6 +370,6 @@ EXPORT int rondo_abort_save(int64_t step, uint32_t ms)
         return result ? member_fail_errno(-result, "remove the checkpoint's directory") : 0;
     }
     result = ask(ASK_ABORT_SAVE, step, -1, ms, &answer);
-    set_in_save(0);
+    member_set_in_save(0);
     return result;
 }

@@ -25,12 +25,14 @@ enum rondo_status {
     RONDO_OK = 0,
     RONDO_INVALID = 3,
     RONDO_DEADLINE = 4,     /* the agent did not answer in time: the same call may be repeated */
+    RONDO_NOT_FOUND = 5,    /* no checkpoint to load */
     RONDO_EXISTS = 6,       /* that step is sealed already */
     RONDO_EXHAUSTED = 8,    /* disk full, or a limit */
     RONDO_PRECONDITION = 9, /* not joined, or a forked child */
     RONDO_ABORTED = 10,     /* a newer attempt of this job exists */
     RONDO_INTERNAL = 13,
     RONDO_UNAVAILABLE = 14,
+    RONDO_DATA_LOSS = 15, /* bytes of a checkpoint are not what was saved */
 };
 #define RONDO_IGNORED   1 /* rondo_report and the like: not the member; nothing was written */
 #define RONDO_UNDECIDED 2 /* the *_within questions: ask again */
@@ -98,6 +100,62 @@ int rondo_commit(int64_t step, int64_t samples, uint32_t ms);
 int rondo_abort_save(int64_t step, uint32_t ms);
 /* "I am saving, by whatever means": extends the grace period up to the job's hard cap. */
 int rondo_saving(int on);
+
+/* --- sharded checkpoints: tensors by their memory, any layout into any other
+ *
+ * A declared layout is JSON (docs/reference/checkpoint-format.md): for all tensors of the job, and
+ * which rank holds which part. It is the same text on every rank. Parts that several ranks hold are
+ * written by one of them each. */
+struct rondo_piece {
+    void *data;      /* contiguous, row-major, in the machine's order of bytes */
+    uint64_t bytes;  /* a whole box or range of this rank, or all of its boxes one behind another */
+    uint32_t tensor; /* its place in the layout's list; pieces are in that order */
+    uint32_t reserved;
+};
+
+#define RONDO_SAVE_SYNC 1u /* return when this rank's part is durable */
+#define RONDO_IN_FILE   0u /* how: the part is durable */
+#define RONDO_IN_MEMORY 1u /* how: copied; the agent makes it durable, whatever becomes of us */
+struct rondo_save {
+    uint32_t size; /* sizeof(struct rondo_save) */
+    uint32_t flags;
+    int64_t step, samples;
+    const char *layout;
+    size_t layout_len;
+    const struct rondo_piece *pieces; /* of what this rank holds */
+    size_t pieces_count;
+    const char *state; /* JSON: {"common": {...}, "rank": {...}} */
+    size_t state_len;
+    uint32_t ms;  /* 0: ten minutes; after RONDO_DEADLINE the same call goes on */
+    uint32_t how; /* out */
+};
+/* Every rank of the role, at the same step. 0: copied or durable, see how. -RONDO_EXISTS: sealed
+ * before. */
+int rondo_save_sharded(struct rondo_save *save);
+/* Makes room in the node's memory for saves of that layout, in the background; returns at once. */
+int rondo_prepare_sharded(const char *layout, size_t layout_len);
+
+#define RONDO_LOAD_PARTIAL 1u /* tensors that one side lacks are passed over */
+/* An open checkpoint. dir NULL: the one to resume from. One thread at a time. */
+struct rondo_stored;
+int rondo_stored_open(const char *dir, uint32_t flags, struct rondo_stored **out);
+void rondo_stored_close(struct rondo_stored *stored); /* NULL is fine */
+/* Loans, until it is closed: who has written what; the plain values of a rank that saved. */
+int rondo_stored_layout(struct rondo_stored *stored, const char **out, size_t *len);
+int rondo_stored_state(struct rondo_stored *stored, uint32_t rank, const char **out, size_t *len);
+
+struct rondo_load {
+    uint32_t size; /* sizeof(struct rondo_load) */
+    uint32_t reserved;
+    const char *layout; /* as this job holds the tensors */
+    size_t layout_len;
+    const struct rondo_piece *pieces; /* filled */
+    size_t pieces_count;
+    uint64_t bytes, bytes_memory, bytes_disk; /* out: of all, from the node's memory, from disk */
+};
+/* Every byte is checked before it counts. -RONDO_DATA_LOSS names file and block, and the agent is
+ * told: the next attempt begins at an older checkpoint. */
+int rondo_load_sharded(struct rondo_stored *stored, struct rondo_load *load);
 
 /* The program did what it had to do. */
 int rondo_finish(void);

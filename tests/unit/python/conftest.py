@@ -1,8 +1,13 @@
-import os
-import sys
+import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-BUILD = os.environ.get("RONDO_BUILD", os.path.join(SOURCE, "build"))
-os.environ.setdefault("RONDO_LIBRARY", os.path.join(BUILD, "lib", "librondo.so"))
-sys.path.insert(0, os.path.join(SOURCE, "worker", "python"))
+from ranks_of import Ranks
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    made = Ranks(tmp_path)
+    yield made
+    for child in made.children:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()

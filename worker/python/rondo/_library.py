@@ -97,8 +97,8 @@ def declare(lib):
     newer = {  # an older library is good for the rest
         "rondo_save_sharded": (i32, [pointer]),
         "rondo_prepare_sharded": (i32, [text, size]),
-        "rondo_stored_open": (i32, [text, text, pointer]),
-        "rondo_stored_layout": (i32, [pointer, u32, pointer, pointer]),
+        "rondo_stored_open": (i32, [text, u32, pointer]),
+        "rondo_stored_layout": (i32, [pointer, pointer, pointer]),
         "rondo_stored_state": (i32, [pointer, u32, pointer, pointer]),
         "rondo_load_sharded": (i32, [pointer, pointer]),
         "rondo_stored_close": (None, [pointer]),

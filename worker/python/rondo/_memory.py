@@ -178,6 +178,12 @@ def refuse_overlap(shape, strides, path):
         refuse(path, "an expanded tensor, whose elements share memory, cannot be loaded into")
 
 
+def has_memory(value):
+    """Of one address and strides."""
+    return (value.numel() > 0 and value.device.type != "meta" and
+            value.layout == torch_or_none().strided)
+
+
 def extent(value):
     """(first address, one past the last) of the memory that a tensor's elements lie in, or None."""
     if is_dtensor(value) or not (is_tensor(value) or is_array(value)):
@@ -188,7 +194,7 @@ def extent(value):
         low, high = numpy_or_none().lib.array_utils.byte_bounds(value) if hasattr(
             numpy_or_none().lib, "array_utils") else numpy_or_none().byte_bounds(value)
         return low, high
-    if value.numel() == 0 or value.device.type == "meta":
+    if not has_memory(value):
         return None
     reach = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride()))
     return value.data_ptr(), value.data_ptr() + (reach + 1) * value.element_size()
@@ -201,7 +207,7 @@ def identity(value):
     if is_array(value):
         return (value.ctypes.data, value.shape, value.strides, value.dtype.str) \
             if value.size else None
-    if not is_tensor(value) or value.numel() == 0 or value.device.type == "meta":
+    if not is_tensor(value) or not has_memory(value):
         return None
     return (value.data_ptr(), tuple(value.shape), tuple(value.stride()), str(value.dtype),
             str(value.device), tuple(getattr(value, name, bool)() for name in ("is_conj", "is_neg")))

@@ -9,7 +9,7 @@ import base64
 import collections
 import math
 
-DEPTH_MAX = 100  # the reader's is 128
+DEPTH_MAX = 60  # a level with a tag is two of JSON, whose readers stop at 128
 INT_MAX = 1 << 63
 
 

@@ -144,11 +144,9 @@ def layout_text(world, layouts, rows, aliases):
     """In pieces: tens of thousands of rows are written in one go, layouts are text already."""
     head = f'{{"format":"rondo-layout-1","world":{world},"layouts":[' + ",".join(layouts) + "]"
     body = ',"tensors":' + json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
-    tail = ""
     known = {row[0] for row in rows}
     listed = {alias: path for alias, path in sorted(aliases.items()) if path in known}
-    if listed:
-        tail = ',"aliases":' + json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
+    tail = ',"aliases":' + json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
     return (head + body + tail + "}").encode()
 
 
@@ -263,7 +261,7 @@ class LoadStruct(ctypes.Structure):
 
     _fields_ = [
         ("size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("layout", ctypes.c_char_p),
         ("layout_len", ctypes.c_size_t),
         ("pieces", ctypes.c_char_p),
@@ -280,23 +278,23 @@ PARTIAL = 1
 class Stored:
     """An open checkpoint: its tensors by name, its plain values; Stored(dir) for any directory."""
 
-    def __init__(self, directory=None, role=None, lib=None):
+    def __init__(self, directory=None, lib=None, partial=False):
         self._lib = lib or _library.load()
         self._handle = ctypes.c_void_p()
         path = os.fsencode(directory) if directory else None
-        where = role.encode() if role else None
-        check(self._lib, self._lib.rondo_stored_open(path, where, ctypes.byref(self._handle)))
-        layout = json.loads(self._text(self._lib.rondo_stored_layout, 0))
+        flags = PARTIAL if partial else 0
+        check(self._lib, self._lib.rondo_stored_open(path, flags, ctypes.byref(self._handle)))
+        layout = json.loads(self._text(self._lib.rondo_stored_layout))
         self.world = layout["world"]
         self.tensors = {name: (dtype, tuple(shape)) for name, dtype, shape, _ in layout["tensors"]}
         self.aliases = layout.get("aliases", {})
         self._names = sorted([*self.tensors, *self.aliases])
         self.common = self.state(0)["common"]
 
-    def _text(self, call, rank):
+    def _text(self, call, *which):
         size = ctypes.c_size_t()
         data = ctypes.c_void_p()
-        check(self._lib, call(self._handle, rank, ctypes.byref(data), ctypes.byref(size)))
+        check(self._lib, call(self._handle, *which, ctypes.byref(data), ctypes.byref(size)))
         return ctypes.string_at(data, size.value)
 
     def state(self, rank):
@@ -367,12 +365,12 @@ def load(state, layout=None, partial=False, job=None, directory=None):
     job = job or _current.job()
     if directory is None and not job.resume:
         return None
-    with Stored(directory, job.role, job._lib) as stored:
+    with Stored(directory, job._lib, partial) as stored:
         tree = Tree(state, stored)
         described = Described(tree, as_layout(layout), job.rank, job.world, True)
         pieces = bytes(described.pieces)
         request = LoadStruct(
-            size=ctypes.sizeof(LoadStruct), flags=PARTIAL if partial else 0,
+            size=ctypes.sizeof(LoadStruct),
             layout=described.text, layout_len=len(described.text),
             pieces=pieces, pieces_count=len(described.spans),
         )

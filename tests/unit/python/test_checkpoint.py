@@ -1,0 +1,339 @@
+"""rondo.save and rondo.load outside Rondo: any layout into any other, bit for bit, strict, and
+whatever was cut off never counts."""
+
+import json
+import os
+import random
+
+import numpy
+import pytest
+
+import rondo
+from ranks_of import needs_torch
+
+TENSORS = """
+    import json, os, sys, numpy, rondo
+    job = rondo.join()
+    numpy.random.seed(5)
+    SHAPES = {"a": (12, 8), "b": (7,), "c": (), "d": (0, 3), "e.f": (5, 6, 4), "g": (1,)}
+    DTYPES = ("f4", "f8", "i1", "u2", "i8", "bool", "c8", "f2")
+    WHOLE = {}
+    for at, (name, shape) in enumerate(SHAPES.items()):
+        for dtype in DTYPES:
+            raw = numpy.random.bytes(max(1, int(numpy.prod(shape, dtype=int))) * 8)
+            size = int(numpy.prod(shape, dtype=int))
+            made = numpy.frombuffer(raw, "u1")[: size * numpy.dtype(dtype).itemsize]
+            made = made & 1 if dtype == "bool" else made
+            WHOLE[f"{name}.{dtype}"] = made.view(dtype).reshape(shape).copy()
+
+    def cut(layout, loading=False):
+        # This rank's part of every tensor, by a layout of one dimension's cuts a rank count.
+        state = {}
+        for name, whole in WHOLE.items():
+            dim = layout(name, whole)
+            if dim is None or whole.ndim <= dim:
+                state[name] = whole.copy()
+            else:
+                cuts = rondo.placement.balanced_cuts(whole.shape[dim], job.world)
+                index = (slice(None),) * dim + (slice(cuts[job.rank], cuts[job.rank + 1]),)
+                state[name] = whole[index].copy()
+            if loading:
+                state[name].view("u1" if state[name].ndim else state[name].dtype).fill(0) \\
+                    if state[name].size else None
+        return state
+
+    def placements(layout):
+        def find(path, value):
+            whole = WHOLE[path]
+            dim = layout(path, whole)
+            if dim is None or whole.ndim <= dim:
+                return None
+            return rondo.Shard(dim, size=whole.shape[dim], rule="balanced")
+        return rondo.Layout(find)
+
+    def same(a, b):
+        return a.tobytes() == b.tobytes() and a.dtype == b.dtype and a.shape == b.shape
+
+    LAYOUTS = [lambda n, w: None, lambda n, w: 0, lambda n, w: 1,
+               lambda n, w: hash_of(n) % 3 if hash_of(n) % 4 else None]
+    def hash_of(text): return sum(map(ord, text))
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_layout_into_any_other_in_any_world(ranks, seed):
+    rnd = random.Random(seed)
+    before, after = rnd.randint(1, 4), rnd.randint(1, 4)
+    saved, loaded = rnd.randrange(4), rnd.randrange(4)
+    ranks.run(before, TENSORS + f"""
+    layout = LAYOUTS[{saved}]
+    rondo.save(10, cut(layout), placements(layout), samples=80)
+    """)
+    ranks.run(after, TENSORS + f"""
+    layout = LAYOUTS[{loaded}]
+    state = cut(layout, loading=True)
+    found = rondo.load(state, placements(layout))
+    assert (found.step, found.samples, found.world) == (10, 80, {before}), found
+    want = cut(layout)
+    for name in want:
+        assert same(state[name], want[name]), (name, job.rank)
+    """)
+
+
+def test_replicas_are_written_once_between_them(ranks, tmp_path):
+    ranks.run(3, """
+    import numpy, rondo
+    job = rondo.join()
+    rondo.save(1, {"w": numpy.ones((9990, 1000), "f4"), "small": numpy.ones(7)}, samples=0)
+    """)
+    sizes = [sum(os.path.getsize(part / name) for name in os.listdir(part)
+                 if name.endswith(".safetensors"))
+             for part in sorted((tmp_path / "checkpoints" / "step-1").glob("trainer-?"))]
+    assert len(sizes) == 3 and sum(sizes) < 1.2 * 9990 * 4000 and max(sizes) < 0.4 * 9990 * 4000
+
+
+def test_the_directory_is_what_the_format_says(ranks, tmp_path):
+    ranks.run(2, """
+    import numpy, rondo
+    job = rondo.join()
+    rondo.save(3, {"w": numpy.arange(10), "v": numpy.arange(10), "lr": 0.1}, samples=24)
+    """)
+    top = tmp_path / "checkpoints" / "step-3"
+    manifest = json.loads((top / "manifest.json").read_text())
+    assert manifest["format"] == "rondo-checkpoint-2"
+    assert manifest["layout"] == "trainer-0/layout.json"
+    assert (manifest["step"], manifest["samples"], manifest["world"]) == (3, 24, 2)
+    for rank, part in enumerate(manifest["parts"]):
+        directory = top / f"trainer-{rank}"
+        names = {entry["path"].partition("/")[2]: entry["bytes"] for entry in part["files"]}
+        assert names == {name: os.path.getsize(directory / name) for name in os.listdir(directory)}
+        assert ("layout.json" in names) == (rank == 0)
+        assert {"state.json", "blocks.crc32c"} <= set(names)
+        assert f"shard-{rank + 1:05}-model-00001-of-00001.safetensors" in names
+
+
+def test_plain_values_and_what_is_each_ranks_own(ranks):
+    text = """
+    import math, numpy, rondo
+    job = rondo.join()
+    state = {"lr": 0.1, "nan": math.nan, "big": 1 << 100, "none": None, "list": [1, {"x": (2, 3)}],
+             "own": rondo.PerRank({"rank": job.rank, "noise": numpy.arange(4) + job.rank}),
+             "w": numpy.arange(3)}
+    """
+    ranks.run(2, text + "rondo.save(5, state, samples=1)")
+    ranks.run(2, text + """
+    got = {"lr": 0, "nan": 0, "big": 0, "none": 1, "list": [], "own": rondo.PerRank(None),
+           "w": numpy.zeros(3, int)}
+    rondo.load(got)
+    own = got.pop("own").value
+    assert own["rank"] == job.rank and (own["noise"] == numpy.arange(4) + job.rank).all()
+    assert got.pop("nan") != state.pop("nan")
+    state.pop("own"); assert (got.pop("w") == state.pop("w")).all()
+    assert got == state, got
+    """)
+    out = ranks.run(3, text + """
+    try:
+        rondo.load(state)
+        print("loaded")
+    except rondo.Mismatch as problem:
+        print(problem)
+    """)
+    assert [line.strip() for line in out[:2]] == ["loaded", "loaded"]
+    assert out[2].startswith("own: this rank has no value")
+
+
+@pytest.mark.parametrize("change,word", [
+    ('state["more"] = numpy.ones(2)', "more"),
+    ('del state["w"]', "w"),
+    ('state["w"] = numpy.ones(5)', "w"),
+    ('state["w"] = numpy.ones(4, "f4")', "w"),
+    ('state["lr2"] = state.pop("lr")', "lr"),
+    ('state["group"] = {"x": 1, "z": 2}', "z"),
+])
+def test_k26_loading_is_strict_and_names_what_differs(ranks, change, word):
+    text = """
+    import numpy, rondo
+    job = rondo.join()
+    state = {"w": numpy.arange(4.0), "lr": 0.1, "group": {"x": 1}}
+    """
+    ranks.run(1, text + "rondo.save(1, state, samples=0)")
+    out = ranks.run(1, text + f"""
+    {change}
+    try:
+        rondo.load(state)
+        print("loaded")
+    except (rondo.Mismatch, rondo.Error) as problem:
+        print("refused", problem)
+    """)
+    assert out[0].startswith("refused") and word in out[0]
+
+
+def test_partial_loads_pass_over_what_one_side_lacks(ranks):
+    ranks.run(1, """
+    import numpy, rondo
+    rondo.join()
+    rondo.save(1, {"a": numpy.arange(4.0), "b": numpy.ones(2), "x": 1, "y": 2}, samples=0)
+    """)
+    ranks.run(1, """
+    import numpy, rondo
+    rondo.join()
+    state = {"a": numpy.zeros(4), "c": numpy.full(2, 7.0), "x": 0, "z": 3}
+    rondo.load(state, partial=True)
+    assert (state["a"] == numpy.arange(4.0)).all() and (state["c"] == 7).all()
+    assert (state["x"], state["z"]) == (1, 3)
+    """)
+
+
+def test_a_flipped_byte_is_named_by_file_and_block(ranks, tmp_path):
+    text = """
+    import numpy, rondo
+    rondo.join()
+    state = {"w": numpy.arange(100000, dtype="i4"), "lr": 1}
+    """
+    ranks.run(1, text + "rondo.save(1, state, samples=0)")
+    part = tmp_path / "checkpoints" / "step-1" / "trainer-0"
+    shard = part / "shard-00001-model-00001-of-00001.safetensors"
+    data = bytearray(shard.read_bytes())
+    data[3 * 65536 + 17] ^= 4
+    shard.write_bytes(data)
+    out = ranks.run(1, text + """
+    try:
+        rondo.load(state)
+    except rondo.Damaged as problem:
+        print("damaged", problem)
+    """)
+    assert out[0].startswith("damaged") and shard.name in out[0] and "block 3" in out[0]
+
+
+def test_a_save_that_one_rank_did_not_finish_never_counts(ranks):
+    ranks.run(2, """
+    import numpy, rondo
+    job = rondo.join()
+    for step in (1, 2):
+        if step == 1 or job.rank == 0:
+            rondo.save(step, {"w": numpy.full(10, float(step))}, samples=step)
+    """)
+    ranks.run(3, """
+    import numpy, rondo
+    rondo.join()
+    state = {"w": numpy.zeros(10)}
+    assert rondo.load(state).step == 1 and (state["w"] == 1).all()
+    """)
+
+
+def test_ranks_that_declare_different_layouts_are_refused(ranks):
+    out = ranks.run(2, """
+    import numpy, rondo
+    job = rondo.join()
+    try:
+        rondo.save(1, {"w": numpy.ones(3 + job.rank)}, rondo.Shard(0), samples=0)
+        print("saved")
+    except rondo.Error as problem:
+        print("refused")
+    """)
+    assert sorted(line.strip() for line in out) == ["refused", "saved"]
+    ranks.run(1, "import rondo; assert not rondo.join().resume")
+
+
+@pytest.mark.parametrize("boxes,word", [
+    ("[(0, (0,), (2,)), (1, (3,), (2,))]", "w"),
+    ("[(0, (0,), (3,)), (1, (2,), (3,))]", "w"),
+])
+def test_k24_holes_and_overlaps_are_refused_at_the_save(ranks, boxes, word):
+    out = ranks.run(2, f"""
+    import numpy, rondo
+    job = rondo.join()
+    boxes = rondo.Boxes((5,), {boxes})
+    size = boxes.boxes[job.rank][2]
+    try:
+        rondo.save(1, {{"w": rondo.Placed(numpy.ones(size), boxes)}}, samples=0)
+    except rondo.Error as problem:
+        print(problem.status, problem)
+    """)
+    assert all(line.startswith("3 ") and word in line for line in out)
+
+
+def test_m55_the_cursor_is_compared_at_the_resume(ranks):
+    text = """
+    import numpy, rondo
+    job = rondo.join()
+    sampler = rondo.Sampler(SIZE, batch=8, seed=1)
+    state = {"sampler": sampler, "w": numpy.ones(2)}
+    """
+    ranks.run(2, text.replace("SIZE", "100") + """
+    sampler.advance(); sampler.advance()
+    rondo.save(2, state)
+    try:
+        rondo.save(3, state, samples=17)
+    except ValueError as problem:
+        print(problem)
+    """)
+    ranks.run(3, text.replace("SIZE", "100") + """
+    assert rondo.load(state).samples == 16 and sampler.cursor == 16
+    """)
+    out = ranks.run(1, text.replace("SIZE", "99") + """
+    try:
+        rondo.load(state)
+    except rondo.SamplerMismatch as problem:
+        print(problem)
+    """)
+    assert "size 100 in the checkpoint, 99 here" in out[0]
+
+
+@needs_torch
+def test_strides_conjugates_and_dtypes_of_torch_are_honoured(ranks):
+    text = """
+    import torch, rondo
+    rondo.join()
+    torch.manual_seed(1)
+    base = torch.randn(6, 8)
+    state = {"t": base.t(), "half": base[:, ::2], "conj": torch.randn(4, dtype=torch.complex64).conj(),
+             "neg": torch.randn(4, dtype=torch.complex64).conj().imag, "expanded": torch.ones(1).expand(5),
+             "bf": base.bfloat16(), "bool": base > 0, "scalar": torch.tensor(2.5),
+             "last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+             "grad": torch.nn.Parameter(torch.ones(3)), "empty": torch.ones(0, 4)}
+    """
+    ranks.run(2, text + "rondo.save(1, state, samples=0)")
+    ranks.run(1, text + """
+    want = {name: value.detach().clone() for name, value in state.items()}
+    got = {name: torch.zeros_like(value, memory_format=torch.preserve_format)
+           for name, value in want.items()}
+    got["half"] = torch.zeros(6, 8)[:, ::2]
+    rondo.load(got)
+    for name in want:
+        assert torch.equal(got[name], want[name]), name
+    try:
+        rondo.load({**got, "expanded": torch.zeros(1).expand(5)})
+        print("loaded")
+    except rondo.Unsaveable as problem:
+        print(problem)
+    """)
+
+
+@needs_torch
+@pytest.mark.parametrize("value,word", [
+    ("torch.ones(2).to_sparse()", "sparse"), ("torch.ones(2, dtype=torch.complex128)", "complex128"),
+    ("torch.optim.SGD([torch.ones(1)], 0.1)", "rondo.Optimizer"), ("print", "cannot be saved"),
+])
+def test_what_cannot_be_saved_is_named(value, word):
+    import torch  # noqa: F401
+
+    from rondo.checkpoint import Described, as_layout
+    from rondo._state import Tree
+
+    with pytest.raises(rondo.Unsaveable, match=f"(?s)^a.b: .*{word}"):
+        Described(Tree({"a": {"b": eval(value)}}), as_layout(None), 0, 1, False)
+
+
+def test_arrays_of_another_order_of_bytes(ranks):
+    ranks.run(1, """
+    import numpy, rondo
+    rondo.join()
+    want = numpy.arange(20, dtype=">i4").reshape(4, 5)
+    rondo.save(1, {"big": want, "columns": numpy.asfortranarray(want), "step": want[:, ::2]}, samples=0)
+    got = {"big": numpy.zeros((4, 5), "<i4"), "columns": numpy.zeros((4, 5), ">i4", order="F"),
+           "step": numpy.zeros((4, 6), ">i4")[:, ::2]}
+    rondo.load(got, directory="checkpoints/step-1")
+    assert (got["big"] == want).all() and (got["columns"] == want).all()
+    assert (got["step"] == want[:, ::2]).all()
+    """)

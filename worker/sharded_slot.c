@@ -1,0 +1,132 @@
+/* sharded_slot.c - a save into a slot: one copy into memory that the agent goes on from. */
+#include <string.h>
+
+#include "worker/member.h"
+#include "worker/sharded.h"
+#include "worker/slots.h"
+
+#define FILES_MAX SLOT_FILES_MAX
+#define GRAIN     ((uint64_t)1 << 20) /* sizes are asked for in these, so that slots are used again */
+#define WAIT_US   5000000             /* for the answer to STAGED; the next agent finds it itself */
+
+struct plan { /* of the slot's files: shards, blocks, state, layout */
+    uint64_t bytes[FILES_MAX];
+    size_t count;
+    uint64_t total;
+};
+
+static bool plan_files(const struct sharded *sharded, const struct rondo_save *save,
+                       struct plan *plan)
+{
+    uint32_t shards = shard_image_files(sharded->image);
+
+    if (shards + 3 > FILES_MAX)
+        return false;
+    for (uint32_t i = 0; i < shards; i++)
+        plan->bytes[i] = shard_image_bytes(sharded->image, i);
+    plan->bytes[shards] = block_table_bytes(plan->bytes, shards);
+    plan->bytes[shards + 1] = save->state_len;
+    plan->bytes[shards + 2] = sharded->layout.len;
+    plan->count = shards + 3;
+    plan->total = slot_bytes(plan->bytes, plan->count);
+    if (plan->total == 0)
+        return false;
+    plan->total = (plan->total / GRAIN + 2) * GRAIN; /* the state's text may grow a little */
+    return true;
+}
+
+/* Refusals that another way may not meet: no slots here, an agent that knows none, no room. */
+static bool is_fallback(int result)
+{
+    return result == -RONDO_EXHAUSTED || result == -RONDO_INVALID || result == -RONDO_INTERNAL ||
+           result == -RONDO_PRECONDITION || result == -STATUS_UNIMPLEMENTED ||
+           result == -STATUS_NOT_FOUND || result == -STATUS_DENIED;
+}
+
+static int open_slot(const struct rondo_save *save, const struct plan *plan, struct slot_head **out)
+{
+    const struct ask_request request = {
+        .kind = ASK_STAGE, .step = save->step, .samples = save->samples, .bytes = plan->total};
+    struct ask_answer answer = {.dir = ""};
+    struct error err;
+    int result = member_ask(&request, save->ms, &answer);
+
+    if (result != 0)
+        return is_fallback(result) ? SHARDED_FALLBACK : result;
+    if (answer.dir[0] != '/' || slots_map(answer.dir, plan->total, out, &err) != STATUS_OK)
+        return SHARDED_FALLBACK;
+    return 0;
+}
+
+static void *add(struct slot_head *head, const char *name, uint64_t bytes, enum status *st,
+                 struct error *err)
+{
+    uint64_t offset = 0;
+
+    if (*st == STATUS_OK)
+        *st = slot_add(head, name, bytes, &offset, err);
+    return (char *)head + offset;
+}
+
+static enum status fill(struct sharded *sharded, const struct pieces *pieces,
+                        const struct rondo_save *save, const struct plan *plan,
+                        struct slot_head *head, struct error *err)
+{
+    uint32_t shards = shard_image_files(sharded->image);
+    void *places[FILES_MAX];
+    enum status st = STATUS_OK;
+
+    slot_begin(head, plan->total, save->step);
+    for (uint32_t i = 0; i < shards; i++)
+        places[i] = add(head, shard_image_name(sharded->image, i), plan->bytes[i], &st, err);
+    void *blocks = add(head, SLOT_BLOCKS_NAME, plan->bytes[shards], &st, err);
+    void *state = add(head, SLOT_STATE_NAME, plan->bytes[shards + 1], &st, err);
+    void *layout = add(head, SLOT_LAYOUT_NAME, plan->bytes[shards + 2], &st, err);
+    if (st == STATUS_OK)
+        st = shard_image_fill(sharded->image, sharded->declared,
+                              (const void *const *)pieces->memory, places, err);
+    if (st != STATUS_OK)
+        return st;
+    block_table_print(shard_image_blocks(sharded->image), blocks);
+    memcpy(state, save->state, save->state_len);
+    memcpy(layout, text_get(&sharded->layout), sharded->layout.len);
+    slot_fill(head, save->samples, layout_table_digest(sharded->storage));
+    return STATUS_OK;
+}
+
+int sharded_slot_save(struct sharded *sharded, const struct pieces *pieces, struct rondo_save *save)
+{
+    struct plan plan = {0};
+    struct slot_head *head = NULL;
+    struct error err = {0};
+    enum status st;
+    int result;
+
+    if (!plan_files(sharded, save, &plan))
+        return SHARDED_FALLBACK;
+    member_set_in_save(1);
+    result = open_slot(save, &plan, &head);
+    if (result == 0 && (st = fill(sharded, pieces, save, &plan, head, &err)) != STATUS_OK)
+        result = sharded_fail(st, &err);
+    member_set_in_save(0);
+    if (result != 0)
+        return result;
+    sharded->due_step = save->step;
+    sharded->due_us = ask_now_us();
+    sharded->due_how = RONDO_IN_MEMORY;
+    return 0;
+}
+
+int sharded_slot_finish(struct sharded *sharded, struct rondo_save *save)
+{
+    struct ask_request request = {.kind = ASK_STAGED, .step = save->step, .samples = save->samples};
+    struct ask_answer answer;
+    int result;
+
+    memcpy(request.layout_digest, layout_table_digest(sharded->storage), 33);
+    save->how = RONDO_IN_MEMORY;
+    result = member_ask(&request, save->ms, &answer);
+    if (result == -RONDO_DEADLINE && ask_now_us() - sharded->due_us > WAIT_US)
+        return 0;
+    return result;
+}
