@@ -2,9 +2,9 @@
 """charlm: a small GPT that learns Python's own standard library, character by character.
 
 One process, torchrun, or Rondo: the same script. Exact on resume: what a run of the same world size
-would have computed without the interruption is what it computes with it, bit for bit. The data
-order depends on the global sample cursor alone, so that any number of ranks trains every sequence
-once and in the same order.
+would have computed without the interruption is what it computes with it, bit for bit. Any number of
+ranks goes on from what any other number has saved, and trains every sequence once and in the same
+order.
 
     python3 train.py --steps 200
     torchrun --nproc_per_node 2 train.py
@@ -145,36 +145,20 @@ class Trainer:
         self.model = CharGPT(options.length)
         parameters = self.model.parameters()
         self.optimizer = torch.optim.AdamW(parameters, lr=options.lr, betas=(0.9, 0.95))
-        if job.resume:
-            self.load()
-        else:
-            torch.manual_seed(options.seed * 1000 + job.rank)  # dropout differs between ranks
+        # Every rank holds all of this: each writes its share. The random states are each rank's own.
+        self.state = {
+            "model": self.model,
+            "optimizer": rondo.Optimizer(self.optimizer, self.model),
+            "sampler": self.sampler,
+            "random": rondo.Random(),
+        }
+        torch.manual_seed(options.seed * 1000 + job.rank)  # dropout differs between ranks
+        loaded = rondo.load(self.state)
+        if loaded:
+            self.step = loaded.step
+            at = f"step {loaded.step}, sample {loaded.samples}"
+            print(f"rank {job.rank} resumed at {at}: {self.digest()}", flush=True)
         self.net = DistributedDataParallel(self.model) if job.world > 1 else self.model
-
-    def save(self):
-        """Rank 0 writes the model, every rank the state of its own random numbers."""
-        with self.job.save(self.step, samples=self.sampler.cursor) as directory:
-            if self.job.rank == 0:
-                state = {"step": self.step, "sampler": self.sampler.state_dict(), "world": self.job.world}
-                state.update(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
-                torch.save(state, os.path.join(directory, "model.pt"))
-            torch.save(torch.get_rng_state(), os.path.join(directory, "random.pt"))
-
-    def load(self):
-        resume = self.job.resume
-        state = torch.load(os.path.join(resume.part(0), "model.pt"), map_location="cpu")
-        if state["step"] != resume.step:
-            raise SystemExit(f"{resume} holds step {state['step']}")
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step = state["step"]
-        self.sampler.load_state_dict(state["sampler"])
-        random = os.path.join(resume.part(self.job.rank), "random.pt")
-        if state["world"] == self.job.world:
-            torch.set_rng_state(torch.load(random))
-        else:  # another number of workers: the same data order, other dropout
-            torch.manual_seed((self.options.seed * 1000 + self.job.rank) * 1000003 + self.step)
-        print(f"rank {self.job.rank} resumed at step {self.step}, sample {self.sampler.cursor}", flush=True)
 
     def train_step(self):
         """One step over the global batch. Gives the mean loss over all ranks, and whether any rank
@@ -204,11 +188,12 @@ class Trainer:
             if not math.isfinite(loss):
                 raise FloatingPointError(f"loss is {loss} at step {self.step}")
             speed = options.batch * options.length / (time.perf_counter() - began)
-            self.job.report(self.step, samples=self.sampler.cursor, loss=loss, lr=rate, tokens_per_s=speed)
+            cursor = self.sampler.cursor
+            self.job.report(self.step, samples=cursor, loss=loss, lr=rate, tokens_per_s=speed)
             save = self.job.should_save(self.step)
             stop = self.job.should_stop(self.step) or told
             if save or stop or self.step == options.steps:
-                self.save()
+                rondo.save(self.step, self.state, sync=stop or self.step == options.steps)
             told = self.step % options.print_every == 0 or self.step == options.steps
             if self.job.rank == 0 and told:
                 line = f"step {self.step} loss {loss:.4f} lr {rate:.2e} tokens/s {speed:.0f}"
