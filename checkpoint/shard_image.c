@@ -99,6 +99,14 @@ static void text_destroy(struct text *text)
     text_fini(text);
 }
 
+void shard_image_file_name(uint32_t rank, uint32_t file, uint32_t files,
+                           char out[SHARD_IMAGE_NAME_MAX])
+{
+    (void)snprintf(out, SHARD_IMAGE_NAME_MAX,
+                   "shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", rank + 1,
+                   file + 1, files);
+}
+
 static enum status file_make(struct shard_image *image, uint32_t index, struct error *err)
 {
     struct shard_image_file *file = &image->files[index];
@@ -106,9 +114,7 @@ static enum status file_make(struct shard_image *image, uint32_t index, struct e
     SCOPED(mem_free) void *dcp = mem_array(file->count, sizeof(struct safetensors_dcp_entry));
     __attribute__((cleanup(text_destroy))) struct text info;
 
-    (void)snprintf(file->name, sizeof file->name,
-                   "shard-%05" PRIu32 "-model-%05" PRIu32 "-of-%05" PRIu32 ".safetensors",
-                   image->rank + 1, index + 1, image->files_count);
+    shard_image_file_name(image->rank, index, image->files_count, file->name);
     file_entries(image, index, entries, dcp);
     text_init(&info, 0);
     safetensors_dcp_print(dcp, file->count, &info);

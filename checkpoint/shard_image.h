@@ -25,6 +25,8 @@ SCOPED_DESTRUCTOR(struct shard_image *, shard_image_destroy)
 
 uint32_t shard_image_files(const struct shard_image *image);
 /* "shard-00001-model-00001-of-00001.safetensors": rank + 1, file + 1, files. */
+void shard_image_file_name(uint32_t rank, uint32_t file, uint32_t files,
+                           char out[SHARD_IMAGE_NAME_MAX]);
 const char *shard_image_name(const struct shard_image *image, uint32_t file);
 uint64_t shard_image_bytes(const struct shard_image *image, uint32_t file); /* the whole file */
 const void *shard_image_head(const struct shard_image *image, uint32_t file, size_t *len);
