@@ -6,6 +6,8 @@
 #include "checkpoint/reader_batch.h"
 #include "checkpoint/reader_scatter.h"
 
+#define SMALL_BYTES ((uint64_t)1 << 20)
+
 static int key_order(const void *a, const void *b)
 {
     const struct reader_run *x = a, *y = b;
@@ -85,6 +87,14 @@ static void tell(const struct reader_load *load, struct reader_stats *stats)
     };
 }
 
+/* Little data needs neither many threads nor large buffers. */
+static enum status make_pool(const struct plan *plan, struct io_pool **out, struct error *err)
+{
+    const struct io_pool_options small = {.threads = 1, .buffer_bytes = SHARD_READ_CHUNK};
+
+    return io_pool_create(plan_bytes(plan) <= SMALL_BYTES ? &small : NULL, out, err);
+}
+
 enum status reader_load(struct reader *reader, const struct layout_table *target, uint32_t rank,
                         void *const *pieces, struct reader_stats *stats, struct error *err)
 {
@@ -100,7 +110,7 @@ enum status reader_load(struct reader *reader, const struct layout_table *target
     struct reader_load load = {
         .reader = reader, .plan = plan, .pieces = pieces, .first = first, .runs = runs};
     size_t count = list_runs(plan, runs);
-    st = io_pool_create(NULL, &pool, err);
+    st = make_pool(plan, &pool, err);
     load.pool = pool;
     if (st == STATUS_OK)
         st = load_all(&load, count, err);

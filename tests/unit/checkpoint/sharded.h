@@ -133,81 +133,97 @@ static inline void sharded_file_line(struct text *out, bool first, const char *p
               first ? "" : ", ", path, digest->bytes, digest->crc32c, digest->xxh3);
 }
 
-static inline void sharded_put(const char *dir, const char *path, const void *bytes, size_t len,
-                               bool first, struct text *manifest)
+/* A file of a part, written as agents write them. */
+static inline enum status sharded_put(int part, uint32_t rank, struct io_pool *pool,
+                                      const char *name, const void *bytes, size_t len,
+                                      const uint32_t *crcs, struct text *manifest,
+                                      struct error *err)
 {
-    SCOPED_TEXT char *whole = mem_printf("%s/%s", dir, path);
-    struct digest_file digest;
+    const struct shard_write_options options = {.crcs = crcs};
+    const struct shard_write_from from = {.memory = bytes, .bytes = len};
+    SCOPED_TEXT char *path = mem_printf("trainer-%" PRIu32 "/%s", rank, name);
+    struct shard_written written;
+    enum status st = shard_write(pool, part, name, &from, &options, &written, err);
 
-    assert_int_equal(file_write_atomic(whole, bytes, len, 0644, NULL), STATUS_OK);
-    assert_int_equal(digest_file(whole, false, &digest, NULL), STATUS_OK);
-    sharded_file_line(manifest, first, path, &digest);
+    if (st != STATUS_OK)
+        return st;
+    struct digest_file digest = {.bytes = written.bytes, .crc32c = written.crc32c};
+    memcpy(digest.xxh3, written.xxh3, sizeof digest.xxh3);
+    sharded_file_line(manifest, manifest->data[manifest->len - 1] == '[', path, &digest);
+    return STATUS_OK;
 }
 
-static inline void sharded_save_shards(const char *dir, uint32_t rank, struct io_pool *pool,
-                                       const struct shard_image *image, void *const *files,
-                                       struct text *manifest)
+static inline enum status sharded_put_shards(int part, uint32_t rank, struct io_pool *pool,
+                                             const struct shard_image *image, void *const *files,
+                                             struct text *manifest, struct error *err)
 {
-    SCOPED_TEXT char *part = mem_printf("%s/trainer-%" PRIu32, dir, rank);
-    int fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    SCOPED(mem_free) void *memory = mem_array(shard_image_files(image) + 1, sizeof(uint64_t));
+    uint64_t *sizes = memory;
+    enum status st = STATUS_OK;
 
-    assert_true(fd >= 0);
-    for (uint32_t i = 0; i < shard_image_files(image); i++) {
-        const struct shard_write_options options = {.crcs =
-                                                        shard_image_blocks(image)->files[i].crcs};
-        const struct shard_write_from from = {.memory = files[i],
-                                              .bytes = shard_image_bytes(image, i)};
-        SCOPED_TEXT char *path =
-            mem_printf("trainer-%" PRIu32 "/%s", rank, shard_image_name(image, i));
-        struct shard_written written;
-        struct error err;
-        if (shard_write(pool, fd, shard_image_name(image, i), &from, &options, &written, &err) !=
-            STATUS_OK)
-            fail_msg("%s", err.text);
-        struct digest_file digest = {.bytes = written.bytes, .crc32c = written.crc32c};
-        memcpy(digest.xxh3, written.xxh3, sizeof digest.xxh3);
-        sharded_file_line(manifest, false, path, &digest);
+    for (uint32_t i = 0; st == STATUS_OK && i < shard_image_files(image); i++) {
+        sizes[i] = shard_image_bytes(image, i);
+        st = sharded_put(part, rank, pool, shard_image_name(image, i), files[i], (size_t)sizes[i],
+                         shard_image_blocks(image)->files[i].crcs, manifest, err);
     }
-    close(fd);
+    size_t len = block_table_bytes(sizes, shard_image_files(image));
+    SCOPED(mem_free) void *table = mem_alloc(len);
+    block_table_print(shard_image_blocks(image), table);
+    return st == STATUS_OK
+               ? sharded_put(part, rank, pool, "blocks.crc32c", table, len, NULL, manifest, err)
+               : st;
 }
 
-/* From the memory that the rank has by the declared layout to its files. */
-static inline void sharded_save_rank(const struct sharded *sharded, const char *dir, uint32_t rank,
-                                     struct io_pool *pool, struct text *manifest)
+/* From the memory that the rank has by the declared layout to the files of its part (an open
+ * directory), and its entry of the manifest. */
+static inline enum status sharded_save_part(const struct sharded *sharded, int part, uint32_t rank,
+                                            struct io_pool *pool, struct text *manifest,
+                                            struct error *err)
 {
     SCOPED(shard_image_destroy) struct shard_image *image = NULL;
     struct sharded_pieces pieces = sharded_pieces_make(sharded->declared, rank, sharded->full);
-    SCOPED_TEXT char *part = mem_printf("%s/trainer-%" PRIu32, dir, rank);
-    SCOPED_TEXT char *state = mem_printf("trainer-%" PRIu32 "/state.json", rank);
-    SCOPED_TEXT char *blocks = mem_printf("trainer-%" PRIu32 "/blocks.crc32c", rank);
-    struct error err;
+    enum status st = shard_image_create(sharded->storage, rank, &image, err);
 
-    assert_int_equal(mkdir(part, 0755), 0);
-    if (shard_image_create(sharded->storage, rank, &image, &err) != STATUS_OK)
-        fail_msg("%s", err.text);
+    if (st != STATUS_OK)
+        fail_msg("%s", err->text);
     SCOPED(mem_free) void *memory = mem_array(shard_image_files(image) + 1, sizeof(void *));
-    SCOPED(mem_free) void *sizes = mem_array(shard_image_files(image) + 1, sizeof(uint64_t));
     void **files = memory;
-    for (uint32_t i = 0; i < shard_image_files(image); i++) {
-        ((uint64_t *)sizes)[i] = shard_image_bytes(image, i);
+    for (uint32_t i = 0; i < shard_image_files(image); i++)
         files[i] = mem_alloc((size_t)shard_image_bytes(image, i));
-    }
-    if (shard_image_fill(image, sharded->declared, (const void *const *)pieces.memory, files,
-                         &err) != STATUS_OK)
-        fail_msg("%s", err.text);
+    st = shard_image_fill(image, sharded->declared, (const void *const *)pieces.memory, files, err);
+    if (st != STATUS_OK)
+        fail_msg("%s", err->text);
     text_addf(manifest,
               "%s{\"role\": \"trainer\", \"rank\": %" PRIu32
               ", \"node\": \"n\", \"samples\": 64, \"layout_digest\": \"%s\", \"files\": [",
               rank ? ", " : "", rank, layout_table_digest(sharded->storage));
-    sharded_put(dir, state, "{\"rank\":{}}", 11, true, manifest);
-    sharded_save_shards(dir, rank, pool, image, files, manifest);
-    size_t len = block_table_bytes(sizes, shard_image_files(image));
-    SCOPED(mem_free) void *table = mem_alloc(len);
-    block_table_print(shard_image_blocks(image), table);
-    sharded_put(dir, blocks, table, len, false, manifest);
+    st = sharded_put_shards(part, rank, pool, image, files, manifest, err);
+    if (st == STATUS_OK)
+        st = sharded_put(part, rank, pool, "state.json", "{\"rank\":{}}", 11, NULL, manifest, err);
+    if (st == STATUS_OK && rank == 0) {
+        struct text layout;
+        text_init(&layout, 0);
+        layout_table_print(sharded->storage, &layout);
+        st = sharded_put(part, rank, pool, "layout.json", text_get(&layout), layout.len, NULL,
+                         manifest, err);
+        text_fini(&layout);
+    }
+    text_add(manifest, "]}");
     for (uint32_t i = 0; i < shard_image_files(image); i++)
         mem_free(files[i]);
     sharded_pieces_fini(&pieces);
+    return st;
+}
+
+static inline void sharded_manifest_begin(const struct sharded *sharded, struct text *manifest)
+{
+    text_init(manifest, 0);
+    text_addf(manifest,
+              "{\"format\": \"rondo-checkpoint-2\", \"layout\": \"trainer-0/layout.json\","
+              " \"layout_digest\": \"%s\", \"id\": 5, \"job\": 7, \"attempt\": 1, \"step\": 120,"
+              " \"samples\": 64, \"parent\": 0, \"world\": %" PRIu32
+              ", \"created_us\": 1, \"parts\": [",
+              layout_table_digest(sharded->storage), layout_table_world(sharded->storage));
 }
 
 /* A whole, sealed checkpoint in dir. */
@@ -215,31 +231,24 @@ static inline void sharded_save(const struct sharded *sharded, const char *dir)
 {
     SCOPED(io_pool_destroy) struct io_pool *pool = NULL;
     SCOPED_TEXT char *path = mem_printf("%s/manifest.json", dir);
-    struct text manifest, layout;
+    struct text manifest;
+    struct error err;
 
-    text_init(&manifest, 0);
-    text_init(&layout, 0);
+    sharded_manifest_begin(sharded, &manifest);
     assert_int_equal(io_pool_create(NULL, &pool, NULL), STATUS_OK);
-    text_addf(&manifest,
-              "{\"format\": \"rondo-checkpoint-2\", \"layout\": \"trainer-0/layout.json\","
-              " \"layout_digest\": \"%s\", \"id\": 5, \"job\": 7, \"attempt\": 1, \"step\": 120,"
-              " \"samples\": 64, \"parent\": 0, \"world\": %" PRIu32
-              ", \"created_us\": 1, \"parts\": [",
-              layout_table_digest(sharded->storage), layout_table_world(sharded->storage));
     for (uint32_t rank = 0; rank < layout_table_world(sharded->storage); rank++) {
-        sharded_save_rank(sharded, dir, rank, pool, &manifest);
-        if (rank == 0) {
-            layout_table_print(sharded->storage, &layout);
-            sharded_put(dir, "trainer-0/layout.json", text_get(&layout), layout.len, false,
-                        &manifest);
-        }
-        text_add(&manifest, "]}");
+        SCOPED_TEXT char *part = mem_printf("%s/trainer-%" PRIu32, dir, rank);
+        assert_int_equal(mkdir(part, 0755), 0);
+        int fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        if (sharded_save_part(sharded, fd, rank, pool, &manifest, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        close(fd);
     }
     text_add(&manifest, "]}");
     assert_int_equal(file_write_atomic(path, text_get(&manifest), manifest.len, 0644, NULL),
                      STATUS_OK);
     text_fini(&manifest);
-    text_fini(&layout);
 }
 
 /* Loads one rank; its outcome. What was loaded is compared, bit by bit. */
