@@ -48,6 +48,7 @@ struct rig {
     struct map *actual; /* tag -> Pb__ActualWorker */
     Pb__ActualStaged *staged;
     size_t staged_count;
+    Pb__ActualVerified *verified;
     char sealed[65];
     int64_t deleted;
     size_t gone;
@@ -109,6 +110,11 @@ static inline void rig_take_report(struct rig *rig, const Pb__ActualReport *repo
         snprintf(rig->sealed, sizeof(rig->sealed), "%s",
                  report->sealed[i]->manifest_digest ? report->sealed[i]->manifest_digest
                                                     : "failed");
+    for (size_t i = 0; i < report->n_verified; i++) {
+        if (rig->verified)
+            pb__actual_verified__free_unpacked(rig->verified, NULL);
+        rig->verified = (Pb__ActualVerified *)message_copy(&report->verified[i]->base);
+    }
     rig->gone += report->n_gone;
     for (size_t i = 0; i < report->n_gangs; i++) {
         if (rig->gang)
@@ -438,6 +444,8 @@ static inline struct rig *rig_create(void)
     option_defaults(config_rows, &rig->config);
     mem_free(rig->config.state_dir);
     rig->config.state_dir = mem_printf("%s/state", rig->dir);
+    mem_free(rig->config.slot_dir);
+    rig->config.slot_dir = mem_printf("%s/slots", rig->dir);
     rig->config.vault.items = mem_array(1, sizeof(char *));
     rig->config.vault.items[0] = mem_printf("main=%s/vault:node", rig->dir);
     rig->config.vault.count = 1;
@@ -485,6 +493,8 @@ static inline void rig_destroy(struct rig *rig)
         pb__desired_worker__free_unpacked(rig->wanted[i], NULL);
     if (rig->staged)
         pb__actual_staged__free_unpacked(rig->staged, NULL);
+    if (rig->verified)
+        pb__actual_verified__free_unpacked(rig->verified, NULL);
     if (rig->gang)
         pb__actual_gang__free_unpacked(rig->gang, NULL);
     if (rig->chunk)
