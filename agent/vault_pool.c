@@ -7,6 +7,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_audit.h"
+#include "checkpoint/vault_sharded.h"
 
 struct vault_job *vault_job_create(enum vault_job_kind kind, const char *vault, const char *path,
                                    const char *role, uint32_t rank)
@@ -44,6 +45,13 @@ void vault_job_destroy(struct vault_job *job)
     mem_free(job);
 }
 
+static enum status run_digest(struct vault_job *job, struct error *err)
+{
+    enum status st =
+        vault_part_digest(job->vault, job->path, job->role, job->rank, &job->stop, &job->part, err);
+    return st == STATUS_OK ? vault_sharded_describe(job->vault, job->path, job->part, err) : st;
+}
+
 static enum status run_seal(struct vault_job *job, struct error *err)
 {
     char digest[65];
@@ -71,8 +79,7 @@ enum status vault_job_run(struct vault_job *job, struct error *err)
         return vault_part_create(job->vault, job->path, job->role, job->rank, job->uid, job->gid,
                                  job->dir, sizeof(job->dir), err);
     case VAULT_JOB_PART_DIGEST:
-        return vault_part_digest(job->vault, job->path, job->role, job->rank, &job->stop,
-                                 &job->part, err);
+        return run_digest(job, err);
     case VAULT_JOB_SEAL:
         return run_seal(job, err);
     case VAULT_JOB_VERIFY:

@@ -1,5 +1,7 @@
 /* rondo_sharded.c - the calls of rondo.h for sharded checkpoints: their edge (edge.h), their lock.
  */
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "worker/edge.h"
@@ -58,6 +60,39 @@ static int prepare_inside(void *arg)
     return sharded_prepare(&sharded, given->text, given->len);
 }
 
+static int room_inside(void *arg)
+{
+    (void)arg;
+    if (sharded.text)
+        sharded_slot_prepare(&sharded);
+    return 0;
+}
+
+static void *make_room(void *arg)
+{
+    (void)pthread_mutex_lock(&lock);
+    (void)edge_run(room_inside, arg);
+    (void)pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* Without a thread there is no room made in advance, and nothing else is lost. */
+static void make_room_behind(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t every, before;
+
+    if (pthread_attr_init(&attributes) != 0)
+        return;
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    (void)sigfillset(&every);
+    (void)pthread_sigmask(SIG_SETMASK, &every, &before);
+    (void)pthread_create(&thread, &attributes, make_room, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+}
+
 EXPORT int rondo_prepare_sharded(const char *layout, size_t layout_len)
 {
     struct given_layout given = {layout, layout_len};
@@ -68,6 +103,8 @@ EXPORT int rondo_prepare_sharded(const char *layout, size_t layout_len)
     (void)pthread_mutex_lock(&lock);
     result = edge_run(prepare_inside, &given);
     (void)pthread_mutex_unlock(&lock);
+    if (result == 0 && member.job.managed)
+        make_room_behind();
     return result;
 }
 

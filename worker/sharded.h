@@ -17,7 +17,8 @@ struct sharded {
     size_t text_len;
     struct layout_table *declared, *storage;
     struct shard_image *image;
-    struct text layout; /* layout.json */
+    struct text layout;  /* layout.json */
+    uint64_t slot_bytes; /* as asked for last: the same again is the same slot */
     /* A save that ran into its deadline after the bytes were in place: the same call goes on. */
     int64_t due_step; /* -1: none */
     int64_t due_us;   /* when they were */
@@ -30,6 +31,8 @@ int sharded_save(struct sharded *sharded, struct rondo_save *save);
 /* The two ways. Their result is that of the call, or SHARDED_FALLBACK. */
 int sharded_slot_save(struct sharded *sharded, const struct pieces *pieces,
                       struct rondo_save *save);
+/* Asks for both slots and takes their memory, so that the first save finds it there. */
+void sharded_slot_prepare(struct sharded *sharded);
 int sharded_slot_finish(struct sharded *sharded, struct rondo_save *save);
 int sharded_file_save(struct sharded *sharded, const struct pieces *pieces,
                       struct rondo_save *save);

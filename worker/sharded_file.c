@@ -81,7 +81,8 @@ static enum status write_others(struct sharded *sharded, struct files *files,
     st = write_file(files, "blocks.crc32c", table, len, NULL, err);
     if (st == STATUS_OK)
         st = write_file(files, "state.json", save->state, save->state_len, NULL, err);
-    if (st == STATUS_OK && member.job.rank == 0)
+    /* The agent learns by it that the part is sharded; of the others' a reader takes no notice. */
+    if (st == STATUS_OK && (member.job.rank == 0 || member.job.managed))
         st = write_file(files, "layout.json", text_get(&sharded->layout), sharded->layout.len, NULL,
                         err);
     return st;

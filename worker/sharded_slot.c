@@ -5,9 +5,10 @@
 #include "worker/sharded.h"
 #include "worker/slots.h"
 
-#define FILES_MAX SLOT_FILES_MAX
-#define GRAIN     ((uint64_t)1 << 20) /* sizes are asked for in these, so that slots are used again */
-#define WAIT_US   5000000             /* for the answer to STAGED; the next agent finds it itself */
+#define FILES_MAX  SLOT_FILES_MAX
+#define GRAIN      ((uint64_t)1 << 20) /* sizes are asked for in these, so that slots are used again */
+#define PREPARE_MS 5000
+#define WAIT_US    5000000 /* for the answer to STAGED; the next agent finds it itself */
 
 struct plan { /* of the slot's files: shards, blocks, state, layout */
     uint64_t bytes[FILES_MAX];
@@ -15,8 +16,7 @@ struct plan { /* of the slot's files: shards, blocks, state, layout */
     uint64_t total;
 };
 
-static bool plan_files(const struct sharded *sharded, const struct rondo_save *save,
-                       struct plan *plan)
+static bool plan_files(struct sharded *sharded, size_t state_len, struct plan *plan)
 {
     uint32_t shards = shard_image_files(sharded->image);
 
@@ -25,13 +25,15 @@ static bool plan_files(const struct sharded *sharded, const struct rondo_save *s
     for (uint32_t i = 0; i < shards; i++)
         plan->bytes[i] = shard_image_bytes(sharded->image, i);
     plan->bytes[shards] = block_table_bytes(plan->bytes, shards);
-    plan->bytes[shards + 1] = save->state_len;
+    plan->bytes[shards + 1] = state_len;
     plan->bytes[shards + 2] = sharded->layout.len;
     plan->count = shards + 3;
     plan->total = slot_bytes(plan->bytes, plan->count);
     if (plan->total == 0)
         return false;
-    plan->total = (plan->total / GRAIN + 2) * GRAIN; /* the state's text may grow a little */
+    if (plan->total > sharded->slot_bytes) /* the state's text may grow a little */
+        sharded->slot_bytes = (plan->total / GRAIN + 2) * GRAIN;
+    plan->total = sharded->slot_bytes;
     return true;
 }
 
@@ -43,19 +45,30 @@ static bool is_fallback(int result)
            result == -STATUS_NOT_FOUND || result == -STATUS_DENIED;
 }
 
-static int open_slot(const struct rondo_save *save, const struct plan *plan, struct slot_head **out)
+static int open_slot(int64_t step, uint64_t bytes, uint32_t ms, struct slot_head **out)
 {
     const struct ask_request request = {
-        .kind = ASK_STAGE, .step = save->step, .samples = save->samples, .bytes = plan->total};
+        .kind = ASK_STAGE, .step = step, .samples = -1, .bytes = bytes};
     struct ask_answer answer = {.dir = ""};
     struct error err;
-    int result = member_ask(&request, save->ms, &answer);
+    int result = member_ask(&request, ms, &answer);
 
     if (result != 0)
         return is_fallback(result) ? SHARDED_FALLBACK : result;
-    if (answer.dir[0] != '/' || slots_map(answer.dir, plan->total, out, &err) != STATUS_OK)
+    if (answer.dir[0] != '/' || slots_map(answer.dir, bytes, out, &err) != STATUS_OK)
         return SHARDED_FALLBACK;
     return 0;
+}
+
+void sharded_slot_prepare(struct sharded *sharded)
+{
+    struct plan plan = {0};
+    struct slot_head *head;
+
+    /* A slot that was asked for and not filled is given again: two steps for two slots. */
+    for (int64_t step = 0; step < 2 && plan_files(sharded, 0, &plan); step++)
+        if (open_slot(step, plan.total, PREPARE_MS, &head) != 0)
+            return;
 }
 
 static void *add(struct slot_head *head, const char *name, uint64_t bytes, enum status *st,
@@ -102,10 +115,10 @@ int sharded_slot_save(struct sharded *sharded, const struct pieces *pieces, stru
     enum status st;
     int result;
 
-    if (!plan_files(sharded, save, &plan))
+    if (!plan_files(sharded, save->state_len, &plan))
         return SHARDED_FALLBACK;
     member_set_in_save(1);
-    result = open_slot(save, &plan, &head);
+    result = open_slot(save->step, plan.total, save->ms, &head);
     if (result == 0 && (st = fill(sharded, pieces, save, &plan, head, &err)) != STATUS_OK)
         result = sharded_fail(st, &err);
     member_set_in_save(0);

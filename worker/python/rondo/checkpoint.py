@@ -355,13 +355,14 @@ class Loaded:
                 f"bytes={self.bytes}, bytes_memory={self.bytes_memory})")
 
 
-def load(state, layout=None, partial=False, job=None, directory=None):
+def load(state, layout=None, partial=False, prepare=True, job=None, directory=None):
     """Fills the state from the checkpoint that the job goes on from; None where it begins. Tensors
     are filled where they are, objects with load_state_dict get theirs, other plain values are
     replaced in their dicts.
 
     partial: what the checkpoint lacks stays as it is, what the state lacks is passed over; else
-    either is an error, before a tensor is touched. directory: another checkpoint."""
+    either is an error, before a tensor is touched. prepare: this state will be saved, make room for
+    that behind. directory: another checkpoint."""
     job = job or _current.job()
     if directory is None and not job.resume:
         return None
@@ -382,6 +383,8 @@ def load(state, layout=None, partial=False, job=None, directory=None):
         restore.run()
         resume = job.resume
         loaded = Loaded(resume.step, resume.samples, stored.world, request)
+    if prepare and job.managed:
+        job._lib.rondo_prepare_sharded(described.text, len(described.text))
     if directory is None:
         for path, value in tree.objects.items():
             if isinstance(value, Sampler) and value.cursor != resume.samples:
