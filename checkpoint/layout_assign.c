@@ -132,7 +132,7 @@ static uint32_t choose_parts(const struct chooser *chooser, const struct layout_
 static uint32_t windows_of(const struct chooser *chooser, uint32_t parts)
 {
     uint32_t step = parts > 1 ? parts / 2 : 1;
-    return parts == chooser->holders ? 1 : (chooser->holders + step - 1) / step;
+    return parts >= chooser->holders ? 1 : (chooser->holders + step - 1) / step;
 }
 
 static uint32_t window_begin(const struct choice *choice)
@@ -279,7 +279,7 @@ static enum status storage_layout(struct assign *assign, const struct choice *ch
     struct layout_split split = {choice->parts, window_begin(choice), unit ? 2 * unit : 1};
 
     if (!*made)
-        *made = arena_alloc(assign->arena, (chooser->holders / choice->parts + 1) * sizeof **made);
+        *made = arena_alloc(assign->arena, windows_of(chooser, choice->parts) * sizeof **made);
     if (!(*made)[choice->window]) {
         enum status st =
             layout_split_build(&assign->declared->classes[tensor->layout], &split, build, out, err);

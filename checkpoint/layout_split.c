@@ -102,9 +102,9 @@ static enum status build_grid(const struct layout_class *class, const struct lay
         grid.cuts[d] = class->cuts + class->cuts_at[d];
         grid.counts[d] = layout_class_intervals(class, d) + 1;
     }
-    SCOPED(mem_free) void *cuts = NULL;
-    if (parts > 1) {
-        grid.cuts[dim] = cuts = finer_cuts(class, split, dim, parts);
+    SCOPED(mem_free) void *finer = parts > 1 ? finer_cuts(class, split, dim, parts) : NULL;
+    if (finer) {
+        grid.cuts[dim] = finer;
         grid.counts[dim] = layout_class_intervals(class, dim) * parts + 1;
     }
     seat_finer(class, split, dim, parts, at, ranks);
