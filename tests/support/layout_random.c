@@ -36,8 +36,14 @@ void layout_random_tensors(struct layout_random *random, struct layout_tensor *o
     static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16};
 
     for (size_t i = 0; i < count; i++, out++, names += 8) {
-        *out = (struct layout_tensor){.name = names};
+        bool like_last = i > 0 && layout_random_below(random, 3) == 0;
+        *out = like_last ? out[-1] : (struct layout_tensor){0};
+        out->name = names;
         out->name_len = (size_t)snprintf(names, 8, "t%zu", i % 100000);
+        if (like_last) { /* may share its layout and its plan */
+            out->dtype = layout_random_below(random, 2) ? out->dtype : DTYPE_F64;
+            continue;
+        }
         out->dims = (uint32_t)layout_random_below(random, 6);
         out->dtype = (enum dtype)layout_random_below(random, DTYPE_COUNT);
         for (uint32_t d = 0; d < out->dims; d++) {
@@ -251,6 +257,14 @@ static uint32_t make_boxes(struct made *made)
     return out;
 }
 
+/* A layout that was made for whole bytes of the one tensor fits the other. */
+static bool may_share(const struct layout_tensor *tensor, const struct layout_tensor *last)
+{
+    uint32_t bits = dtype_bits(tensor->dtype);
+    return (bits % 8 == 0 || bits == dtype_bits(last->dtype)) && tensor->dims == last->dims &&
+           memcmp(tensor->shape, last->shape, tensor->dims * sizeof *tensor->shape) == 0;
+}
+
 static uint32_t make_layout(struct made *made)
 {
     const struct layout_tensor *tensor = made->tensor;
@@ -274,6 +288,7 @@ struct layout_table *layout_random_table(struct layout_random *random, uint32_t 
 {
     struct made *made = NEW(struct made);
     struct layout_table *table = NULL;
+    uint32_t last = 0;
     struct error err;
 
     *made = (struct made){random, layout_build_create(world), world, .single = single};
@@ -282,7 +297,8 @@ struct layout_table *layout_random_table(struct layout_random *random, uint32_t 
         uint32_t bits = dtype_bits(tensor.dtype);
         made->tensor = &tensor;
         made->unit = bits == 4 ? 2 : bits == 6 ? 4 : 1;
-        tensor.layout = make_layout(made);
+        bool shares = i && may_share(&tensor, &tensors[i - 1]) && below(made, 4);
+        last = tensor.layout = shares ? last : make_layout(made);
         must(layout_build_tensor(made->build, &tensor, &err), &err);
     }
     must(layout_build_finish(made->build, &table, &err), &err);
