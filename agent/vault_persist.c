@@ -5,6 +5,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/io_pool.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/seal_check.h"
 #include "checkpoint/shard_write.h"
 #include "checkpoint/slot.h"
 #include "checkpoint/vault_part.h"
@@ -226,6 +227,15 @@ static void describe(struct persist *self, int64_t began_us)
     part->persist_us = (uint64_t)(now_us() - began_us);
 }
 
+static enum status check_part(const struct persist *self, struct error *err)
+{
+    const char *names[SLOT_FILES_MAX];
+    for (uint32_t i = 0; i < self->head->files_count; i++)
+        names[i] = self->head->files[i].name;
+    return seal_check_part(self->part.dir, names, self->head->files_count, self->layout,
+                           self->job->rank, err);
+}
+
 static enum status write_part(struct persist *self, struct error *err)
 {
     const struct vault_job *job = self->job;
@@ -238,6 +248,8 @@ static enum status write_part(struct persist *self, struct error *err)
         status = vault_part_begin(job->vault, job->path, job->role, job->rank, &self->part, err);
     if (status == STATUS_OK)
         status = write_files(self, err);
+    if (status == STATUS_OK)
+        status = check_part(self, err);
     if (status == STATUS_OK)
         status = vault_part_publish(&self->part, job->uid, job->gid, err);
     if (status == STATUS_OK)

@@ -404,6 +404,8 @@ void core_health(const struct core *core, struct core_health *out)
     for (struct node *node; (node = map_next(hub->nodes, &at));) {
         const Pb__Node *row = (const Pb__Node *)node->entry.row;
         out->nodes += row != NULL;
+        out->persists += node->link ? node->persists : 0;
+        out->persist_bytes_left += node->link ? node->persist_bytes_left : 0;
         out->nodes_healthy += row && row->seen == PB__NODE__SEEN__HEALTHY && node->link;
     }
     for (size_t i = 0; i < hub->order_count; i++) {

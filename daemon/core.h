@@ -122,5 +122,8 @@ struct core_health {
     uint64_t commit_us_last;
     uint64_t audits, drifts; /* recounts of use from the rows; nodes that differed */
     uint64_t points_refused; /* rows of points that the database refused; lost, counted */
+    uint64_t saves_committed, saves_torn, saves_damaged, saves_verified;
+    uint64_t save_bytes, save_us; /* of committed ones: bytes, and from the first part to there */
+    uint64_t persists, persist_bytes_left; /* handed over to agents, not yet in a vault */
 };
 void core_health(const struct core *core, struct core_health *out);

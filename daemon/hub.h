@@ -104,6 +104,8 @@ struct node {
     struct loop_timer *lease;
     int64_t lease_until_us;
     uint64_t revision;
+    uint32_t persists; /* of its last heartbeat */
+    uint64_t persist_bytes_left;
     struct map *residents; /* job id -> struct job with an attempt here that has not ended */
     struct map *launched;  /* worker key -> launch was sent on this connection */
     bool desired_dirty;

@@ -100,6 +100,14 @@ void save_nodes_dirty(const struct save *save)
         node_desired_dirty(save->job->hub, row->parts[i]->node);
 }
 
+static void count(struct hub *hub, Pb__Checkpoint__State to)
+{
+    hub->health.saves_committed += to == S(COMMITTED);
+    hub->health.saves_torn += to == S(TORN);
+    hub->health.saves_damaged += to == S(DAMAGED);
+    hub->health.saves_verified += to == S(VERIFIED);
+}
+
 void save_set_state(struct save *save, Pb__Checkpoint__State to, const char *text)
 {
     Pb__Checkpoint__State from = save_view(save)->state;
@@ -110,7 +118,7 @@ void save_set_state(struct save *save, Pb__Checkpoint__State to, const char *tex
     row->version++;
     if (to == S(TORN) || to == S(DAMAGED))
         draft_text(&row->reason, text);
-    save_chore_reset(save);
+    count(save->job->hub, to);
     save_chore_update(save);
     save_nodes_dirty(save);
     char kind[48];
@@ -383,6 +391,9 @@ static void commit(struct save *save, const char *digest)
     row->has_committed_us = true;
     row->committed_us = loop_wall_us(hub->loop);
     draft_text(&row->manifest_digest, digest);
+    hub->health.save_bytes += row->bytes;
+    hub->health.save_us +=
+        row->committed_us > row->created_us ? (uint64_t)(row->committed_us - row->created_us) : 0;
     save_set_state(save, S(COMMITTED), NULL);
     Pb__Job *job_row = (Pb__Job *)draft_edit(&hub->drafts, &job->entry);
     job_row->has_last_checkpoint = true;

@@ -307,6 +307,10 @@ void core_agent_up(struct core *core, struct agent_link *link, const Pb__AgentUp
     node_heard(node);
     if (message->hello)
         return; /* only the first message may be one */
+    if (message->heartbeat) {
+        node->persists = message->heartbeat->persists;
+        node->persist_bytes_left = message->heartbeat->persist_bytes_left;
+    }
     if (!message->report)
         return;
     if (message->seq > node->seq_heard)

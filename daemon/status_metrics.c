@@ -39,6 +39,17 @@ static void status_metrics_core(struct text *out, const struct core_health *h, i
     COUNTER("points_refused_total", "Rows of points that the database refused; lost.",
             h->points_refused);
     COUNTER("events_total", "Events committed.", h->events_made);
+    COUNTER("saves_committed_total", "Checkpoints committed.", h->saves_committed);
+    COUNTER("saves_torn_total", "Saves that came to nothing.", h->saves_torn);
+    COUNTER("saves_damaged_total", "Checkpoints whose bytes were found to be bad.",
+            h->saves_damaged);
+    COUNTER("saves_verified_total", "Checkpoints read again and found good.", h->saves_verified);
+    COUNTER("save_bytes_total", "Bytes of committed checkpoints.", h->save_bytes);
+    COUNTER("save_seconds_total", "From the first part of a save to its commit, summed.",
+            (double)h->save_us / 1e6);
+    GAUGE("persists", "Parts handed over to agents that are being written into vaults.",
+          h->persists);
+    GAUGE("persist_bytes_left", "Bytes of those not yet written.", h->persist_bytes_left);
     COUNTER("audits_total", "Recounts of what is used, from the rows.", h->audits);
     COUNTER("drifts_total", "Nodes whose use differed from such a recount; never but for a fault.",
             h->drifts);

@@ -244,9 +244,17 @@ static void encode_code(struct store_pg_array *array, const Pb__CodeRow *code)
 
 /* Tables are written in this order, so that two writers can't wait for each other in a circle. */
 static const enum store_statement row_order[] = {
-    STORE_PROJECT_PUT, STORE_JOB_PUT,   STORE_ATTEMPT_PUT,         STORE_CHECKPOINT_PUT,
-    STORE_NODE_PUT,    STORE_EVENT_PUT, STORE_CHECKPOINT_PART_PUT, STORE_REQUEST_PUT,
-    STORE_CODE_PUT,    STORE_MARK_PUT,
+    STORE_PROJECT_PUT,
+    STORE_JOB_PUT,
+    STORE_ATTEMPT_PUT,
+    STORE_CHECKPOINT_PUT,
+    STORE_NODE_PUT,
+    STORE_EVENT_PUT,
+    STORE_CHECKPOINT_PART_PUT,
+    STORE_SHARD_COPY_PUT,
+    STORE_REQUEST_PUT,
+    STORE_CODE_PUT,
+    STORE_MARK_PUT,
 };
 
 void store_pg_row_init(struct store_pg_row_set *set)
@@ -268,11 +276,33 @@ static void row_add_job(struct store_pg_row_set *set, const Pb__Job *job, int64_
     encode_job(&set->arrays[STORE_JOB_PUT], job, known ? NULL : job->spec);
 }
 
+static void encode_copies(struct store_pg_array *array, const Pb__Checkpoint *checkpoint)
+{
+    bool deleted = checkpoint->state == PB__CHECKPOINT__STATE__DELETED;
+
+    for (size_t i = 0; i < checkpoint->n_copies; i++) {
+        const Pb__ShardCopy *copy = checkpoint->copies[i];
+        store_pg_array_i64(array, true, checkpoint->id);
+        store_pg_array_text(array, copy->role ? copy->role : "");
+        store_pg_array_i64(array, true, copy->rank);
+        store_pg_array_text(array, copy->node ? copy->node : "");
+        store_pg_array_text(
+            array, name_of(&pb__shard_copy__durability__descriptor, true, (int)copy->durability));
+        store_pg_array_text(array, copy->vault);
+        store_pg_array_i64(array, copy->has_bytes, (int64_t)copy->bytes);
+        store_pg_array_time(array, copy->has_made_us, copy->made_us);
+        store_pg_array_i64(array, true, copy->lost || deleted);
+        store_pg_array_row_end(array);
+    }
+}
+
 static void row_add_checkpoint(struct store_pg_row_set *set, const Pb__Checkpoint *checkpoint)
 {
     encode_checkpoint(&set->arrays[STORE_CHECKPOINT_PUT], checkpoint);
     if (checkpoint->state == PB__CHECKPOINT__STATE__COMMITTED)
         encode_parts(&set->arrays[STORE_CHECKPOINT_PART_PUT], checkpoint);
+    if (checkpoint->state != PB__CHECKPOINT__STATE__STAGED) /* grows part by part */
+        encode_copies(&set->arrays[STORE_SHARD_COPY_PUT], checkpoint);
 }
 
 static void row_add(struct store_pg_row_set *set, const struct change *change, int64_t jobs_known)

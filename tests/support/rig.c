@@ -165,10 +165,12 @@ void rig_node_hello(struct rig_node *node)
     vault.name = (char *)"default";
     vault.path = (char *)"/vault";
     vault.has_class_ = true;
-    vault.class_ = PB__VAULT__CLASS__SHARED;
+    vault.class_ = node->rig->node_vaults ? PB__VAULT__CLASS__NODE : PB__VAULT__CLASS__SHARED;
     inventory.n_devices = node->slots;
     inventory.devices = list;
     inventory.n_vaults = 1;
+    inventory.has_peer_port = node->rig->peer_port != 0;
+    inventory.peer_port = node->rig->peer_port;
     inventory.vaults = vaults;
     inventory.address = (char *)"127.0.0.1";
     inventory.has_memory_mib = true;
@@ -298,12 +300,11 @@ void rig_say_class(struct rig_node *node, int64_t job, uint32_t rank, uint32_t a
     rig_say_worker(node, job, rank, attempt, &worker);
 }
 
-void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
-                    int64_t step, int64_t samples)
+static void say_part(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                     int64_t step, Pb__CheckpointPart *part)
 {
     Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
     Pb__ActualStaged staged = PB__ACTUAL_STAGED__INIT, *list[] = {&staged};
-    Pb__CheckpointPart part = PB__CHECKPOINT_PART__INIT;
     Pb__WorkerKey key;
     char path[80];
 
@@ -312,16 +313,77 @@ void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t 
     staged.key = &key;
     staged.has_step = true;
     staged.step = step;
-    staged.part = &part;
+    staged.part = part;
     staged.vault = (char *)"default";
     staged.path = path;
-    part.role = (char *)"main";
-    part.has_rank = part.has_samples = true;
-    part.rank = rank;
-    part.samples = samples;
-    part.node = node->name;
+    part->role = (char *)"main";
+    part->has_rank = true;
+    part->rank = rank;
+    part->node = node->name;
     report.n_staged = 1;
     report.staged = list;
+    node_report(node, &report);
+}
+
+void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
+                    int64_t step, int64_t samples)
+{
+    Pb__CheckpointPart part = PB__CHECKPOINT_PART__INIT;
+
+    part.has_samples = true;
+    part.samples = samples;
+    say_part(node, job, rank, attempt, step, &part);
+}
+
+void rig_say_part(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt, int64_t step,
+                  const char *layout_digest, const char *layout)
+{
+    Pb__CheckpointPart part = PB__CHECKPOINT_PART__INIT;
+
+    part.layout_digest = (char *)(uintptr_t)layout_digest;
+    part.layout = (char *)(uintptr_t)layout;
+    say_part(node, job, rank, attempt, step, &part);
+}
+
+void rig_say_verified(struct rig_node *node, uint32_t first, uint32_t ranks, const char *error)
+{
+    Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
+    Pb__ActualVerified verified = PB__ACTUAL_VERIFIED__INIT, *list[] = {&verified};
+    Pb__PartDigest parts[16], *places[16];
+    char digest[65];
+
+    if (!node->desired || !node->desired->n_verifies)
+        return;
+    verified.has_checkpoint = true;
+    verified.checkpoint = node->desired->verifies[0]->checkpoint;
+    verified.error = (char *)(uintptr_t)error;
+    memset(digest, 'a', 64);
+    digest[64] = '\0';
+    for (uint32_t i = 0; i < ranks && i < 16; i++) {
+        pb__part_digest__init(&parts[i]);
+        parts[i].role = (char *)"main";
+        parts[i].has_rank = true;
+        parts[i].rank = first + i;
+        parts[i].tree_digest = digest;
+        places[verified.n_parts++] = &parts[i];
+    }
+    verified.parts = places;
+    report.n_verified = 1;
+    report.verified = list;
+    node_report(node, &report);
+}
+
+void rig_say_deleted(struct rig_node *node)
+{
+    Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
+    Pb__ActualDeleted deleted = PB__ACTUAL_DELETED__INIT, *list[] = {&deleted};
+
+    if (!node->desired || !node->desired->n_deletes)
+        return;
+    deleted.has_checkpoint = true;
+    deleted.checkpoint = node->desired->deletes[0]->checkpoint;
+    report.n_deleted = 1;
+    report.deleted = list;
     node_report(node, &report);
 }
 

@@ -15,7 +15,9 @@ struct rig {
     struct store *store;
     struct core *core;
     bool started, fenced;
-    uint64_t calls; /* numbers request ids */
+    bool node_vaults;   /* nodes that join: their vaults are their own */
+    uint32_t peer_port; /* and serve each other there; 0: they do not */
+    uint64_t calls;     /* numbers request ids */
     struct rig_node **nodes;
     size_t nodes_count;
 };
@@ -61,7 +63,14 @@ void rig_say_worker(struct rig_node *node, int64_t job, uint32_t rank, uint32_t 
                     Pb__ActualWorker *worker);
 void rig_say_staged(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt,
                     int64_t step, int64_t samples);
+/* The same of a sharded checkpoint; layout: of rank 0's part, NULL: it has none. */
+void rig_say_part(struct rig_node *node, int64_t job, uint32_t rank, uint32_t attempt, int64_t step,
+                  const char *layout_digest, const char *layout);
 void rig_say_sealed(struct rig_node *node); /* answers the first seal that is desired */
+/* Answers the first verification that is desired, for the parts of `ranks`; error: what was found.
+ */
+void rig_say_verified(struct rig_node *node, uint32_t first, uint32_t ranks, const char *error);
+void rig_say_deleted(struct rig_node *node); /* the first deletion */
 
 /* A job of one role "main" with `workers` CPU workers; options may be changed through fn before it
  * is sent. Answers its id. */
