@@ -205,7 +205,7 @@ def test_a_flipped_byte_is_named_by_file_and_block(ranks, tmp_path):
     assert out[0].startswith("damaged") and shard.name in out[0] and "block 3" in out[0]
 
 
-def test_a_save_that_one_rank_did_not_finish_never_counts(ranks):
+def test_k38_a_rank_that_is_gone_holds_up_no_save(ranks):
     ranks.run(2, """
     import numpy, rondo
     job = rondo.join()

@@ -270,13 +270,13 @@ def test_k25_partial_sums_are_no_values():
         described({"w": part}, None, 0, 2)
 
 
-def test_k25_equal_values_are_never_taken_for_one_tensor():
+def test_k25_equal_values_are_never_one_tensor():
     same = {"a": numbers(4), "b": numbers(4)}
     layout = json.loads(described(same, None, 0, 2).text)
     assert [row[0] for row in layout["tensors"]] == ["a", "b"] and not layout["aliases"]
 
 
-def test_k25_tied_weights_are_stored_once_under_the_first_name():
+def test_k25_tied_weights_are_stored_once():
     weight = numbers(4)
     layout = json.loads(described({"lm_head": weight, "embed": weight}, None, 0, 2).text)
     assert [row[0] for row in layout["tensors"]] == ["embed"]
