@@ -2,8 +2,8 @@
  */
 #include "tests/unit/unit.h"
 
+#include "checkpoint/layout_build.h"
 #include "checkpoint/plan.h"
-#include "tests/support/layout_random.h"
 
 /* One tensor "w" of 8 x 6 F32 in rows (parts of dim 0) or columns over that many ranks. */
 static struct layout_table *one_tensor(uint32_t world, uint32_t dim, const char *name,
@@ -104,6 +104,65 @@ static void another_shape_is_an_error_always(void **state)
     assert_null(plan);
 }
 
+/* Some tensors, whole on each of the ranks. */
+static struct layout_table *replicated(uint32_t world, uint32_t count)
+{
+    SCOPED(layout_build_destroy) struct layout_build *build = layout_build_create(world);
+    uint64_t cuts[2] = {0, 64};
+    uint32_t at[2] = {0, world}, ranks[16];
+    struct layout_grid grid = {1, {cuts}, {2}, at, ranks};
+    struct layout_tensor tensor = {.dtype = DTYPE_U8, .dims = 1, .shape = {64}};
+    struct layout_table *table = NULL;
+
+    for (uint32_t i = 0; i < world; i++)
+        ranks[i] = i;
+    assert_int_equal(layout_build_grid(build, &grid, &tensor.layout, NULL), STATUS_OK);
+    for (uint32_t i = 0; i < count; i++) {
+        char name[2] = {(char)('a' + i), '\0'};
+        tensor.name = name;
+        tensor.name_len = 1;
+        assert_int_equal(layout_build_tensor(build, &tensor, NULL), STATUS_OK);
+    }
+    assert_int_equal(layout_build_finish(build, &table, NULL), STATUS_OK);
+    return table;
+}
+
+static uint64_t far_but_from_two(void *arg, uint32_t rank)
+{
+    (void)arg;
+    return rank == 2 ? 1 : 5;
+}
+
+static void the_nearest_replica_is_read(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *source = replicated(4, 8);
+    SCOPED(layout_table_destroy) struct layout_table *target = replicated(1, 8);
+    SCOPED(plan_destroy) struct plan *plan = NULL;
+    SCOPED(plan_totals_destroy) struct plan_totals *totals = NULL;
+    struct plan_options options = {.cost = far_but_from_two};
+    struct plan_cursor at = {0};
+    struct plan_run run;
+
+    (void)state;
+    assert_int_equal(plan_rank(source, target, 0, &options, &plan, NULL), STATUS_OK);
+    while (plan_next(plan, &at, &run))
+        assert_int_equal(run.source_rank, 2);
+    assert_int_equal(plan_global(source, target, &options, &totals, NULL), STATUS_OK);
+    assert_int_equal(totals->source_bytes[2], 8 * 64);
+}
+
+static void replicas_that_cost_the_same_take_turns(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *source = replicated(4, 8);
+    SCOPED(layout_table_destroy) struct layout_table *target = replicated(1, 8);
+    SCOPED(plan_totals_destroy) struct plan_totals *totals = NULL;
+
+    (void)state;
+    assert_int_equal(plan_global(source, target, NULL, &totals, NULL), STATUS_OK);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        assert_int_equal(totals->source_bytes[rank], 2 * 64);
+}
+
 static void keys_tell_plans_apart(void **state)
 {
     SCOPED(layout_table_destroy) struct layout_table *rows = one_tensor(2, 0, "w", 6);
@@ -129,6 +188,8 @@ int main(void)
         cmocka_unit_test(rows_are_contiguous),
         cmocka_unit_test(missing_and_surplus_tensors_are_errors_unless_partial),
         cmocka_unit_test(another_shape_is_an_error_always),
+        cmocka_unit_test(the_nearest_replica_is_read),
+        cmocka_unit_test(replicas_that_cost_the_same_take_turns),
         cmocka_unit_test(keys_tell_plans_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,17 @@ static uint64_t count_pairs(const struct memory *source, const struct memory *ta
     return pairs;
 }
 
+/* From what the first plans made to a third layout: the same as at once. */
+static void move_on(const struct memory *from, const struct layout_table *target)
+{
+    SCOPED(memory_destroy) struct memory *to = memory_create(target, false);
+    SCOPED(memory_destroy) struct memory *counted = memory_create(target, false);
+    uint64_t source_bytes[WORLD_MAX] = {0}, target_bytes[WORLD_MAX] = {0}, runs = 0;
+
+    move(from, to, counted, source_bytes, target_bytes, &runs);
+    check_bytes(to, counted);
+}
+
 static void one_seed(uint64_t seed)
 {
     struct layout_random random = {seed_now = seed};
@@ -176,6 +187,11 @@ static void one_seed(uint64_t seed)
     move(from, to, counted, source_bytes, target_bytes, &runs);
     check_bytes(to, counted);
     CHECK(!single || runs == count_pairs(from, to));
+
+    SCOPED(layout_table_destroy)
+    struct layout_table *third = layout_random_table(&random, worlds[0], tensors, TENSORS, false);
+    if (seed % 4 == 0)
+        move_on(to, third);
 
     SCOPED(plan_totals_destroy) struct plan_totals *totals = NULL;
     CHECK(plan_global(source, target, NULL, &totals, NULL) == STATUS_OK);
