@@ -73,7 +73,7 @@ static void moves(const struct layout_table *source, const struct layout_table *
 
 #define UNEVEN "[\"w\",\"F32\",[10,7],0]"
 
-static void k21_uneven_shards_of_two_dims_keep_their_places(void **state)
+static void k21_uneven_shards_keep_their_places(void **state)
 {
     SCOPED(layout_table_destroy)
     struct layout_table *source = meshed("a=3,b=2", "w=0:a,1:b", UNEVEN);
@@ -91,7 +91,7 @@ static void k21_uneven_shards_of_two_dims_keep_their_places(void **state)
     moves(target, source);
 }
 
-static void k21_strided_shards_of_uneven_blocks_keep_their_places(void **state)
+static void k21_strided_shards_keep_their_places(void **state)
 {
     /* q of 5, k and v of 3 rows each, cut for two ranks: each has three pieces */
     SCOPED(layout_table_destroy)
@@ -112,7 +112,7 @@ static void k21_strided_shards_of_uneven_blocks_keep_their_places(void **state)
 
 #define EXPERTS "[\"experts\",\"BF16\",[5,4,6],0]"
 
-static void k23_experts_cut_for_tensors_are_each_written_once(void **state)
+static void k23_experts_cut_twice_are_written_once(void **state)
 {
     /* uneven experts (3 and 2), cut by columns, twice over: who holds the same is declared by the
      * mesh, so no shard takes another's place */
@@ -216,9 +216,9 @@ static void k31_runs_are_as_few_as_the_cuts_allow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(k21_uneven_shards_of_two_dims_keep_their_places),
-        cmocka_unit_test(k21_strided_shards_of_uneven_blocks_keep_their_places),
-        cmocka_unit_test(k23_experts_cut_for_tensors_are_each_written_once),
+        cmocka_unit_test(k21_uneven_shards_keep_their_places),
+        cmocka_unit_test(k21_strided_shards_keep_their_places),
+        cmocka_unit_test(k23_experts_cut_twice_are_written_once),
         cmocka_unit_test(k24_experts_of_one_rank_alone_are_a_hole),
         cmocka_unit_test(k25_tied_weights_are_stored_once),
         cmocka_unit_test(k26_a_tensor_that_is_not_complete_is_not_loaded),
