@@ -1,6 +1,7 @@
 """Scripts as all ranks of a world, outside Rondo."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,12 @@ class Ranks:
 
     def __init__(self, directory):
         self.directory, self.children = directory, []
+
+    @staticmethod
+    def port():
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return probe.getsockname()[1]
 
     def start(self, world, text, **more):
         keep = {name: value for name, value in os.environ.items()
