@@ -130,8 +130,7 @@ static void take_cuts(struct arena *arena, const struct layout_grid *grid, size_
         memcpy(out->cuts + at, grid->cuts[d], count * sizeof *out->cuts);
         out->cuts_at[d + 1] = at + count;
         out->extent[d] = grid->cuts[d][count - 1];
-        out->unit = 0;
-        for (uint32_t i = 1; i < count; i++)
+        for (uint32_t i = 1; i < count && d + 1 == grid->dims && out->unit != 1; i++)
             out->unit = common_divisor(out->unit, grid->cuts[d][i]);
     }
 }

@@ -7,12 +7,16 @@
 #include <string.h>
 
 #define DEPTH_MAX 64
-#define PAIRS_MAX ((uint64_t)1 << 28)
+/* Work in proportion to the boxes, so that whoever wrote the file cannot ask for more: boxes sorted
+ * until the rest is swept, and pairs compared in a sweep until that is given up. */
+#define SORTED_EACH ((uint64_t)128)
+#define PAIRS_EACH  ((uint64_t)1024)
+#define WORK_LEAST  ((uint64_t)1 << 20)
 
 struct cover {
     const struct layout_cover_set *set;
     uint32_t *order, *active; /* of boxes; one buffer each for all levels */
-    uint64_t pairs;           /* compared so far */
+    uint64_t sorted, pairs;   /* so far */
     struct layout_box where;
 };
 
@@ -60,6 +64,7 @@ static void sort_boxes(struct cover *cover, uint32_t *order, uint32_t count, uin
     struct by_begin by = {cover, dim};
     uint32_t sorted = 1;
 
+    cover->sorted += count;
     while (sorted < count && begin_order(&order[sorted - 1], &order[sorted], &by) <= 0)
         sorted++;
     if (sorted < count)
@@ -152,7 +157,7 @@ static enum layout_cover cover_sweep(struct cover *cover, uint32_t *order, uint3
                              common_of(cover, cover->active[k], order[i]));
             k++;
         }
-        if (cover->pairs > PAIRS_MAX)
+        if (cover->pairs > WORK_LEAST + PAIRS_EACH * cover->set->count)
             return found(cover, LAYOUT_COVER_UNKNOWN, *region);
         cover->active[active++] = order[i];
         for (uint32_t d = 0; d < dims; d++)
@@ -211,11 +216,13 @@ static enum layout_cover cover_group(struct cover *cover, uint32_t *order, uint3
                                      const struct layout_box *region, uint32_t depth)
 {
     enum layout_cover verdict = LAYOUT_COVER_EXACT;
+    uint64_t most = WORK_LEAST + SORTED_EACH * cover->set->count;
+    uint32_t dim = 0;
 
-    for (uint32_t dim = 0; dim < cover->set->dims && depth < DEPTH_MAX; dim++)
+    for (; dim < cover->set->dims && depth < DEPTH_MAX && cover->sorted < most; dim++)
         if (cover_split(cover, order, count, dim, region, depth, &verdict))
             return verdict;
-    if (count == 1 && depth < DEPTH_MAX)
+    if (count == 1 && dim == cover->set->dims)
         return LAYOUT_COVER_EXACT; /* no hole on any dim */
     return cover_sweep(cover, order, count, region);
 }

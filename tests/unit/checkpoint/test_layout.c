@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "checkpoint/layout.h"
+#include "checkpoint/layout_build.h"
 #include "tests/support/layout_random.h"
 
 #define HEAD(world) "{\"format\":\"rondo-layout-1\",\"world\":" world ",\n\"layouts\":["
@@ -154,6 +154,37 @@ static void what_does_not_come_apart_is_checked_too(void **state)
            "overlap: [0:1,0:1]");
 }
 
+/* Four arms of many slabs that turn round a square: no plane is free, and slabs of one arm lie side
+ * by side all along the next. */
+static void what_takes_too_long_to_check_is_refused(void **state)
+{
+    enum { SLABS = 20000, SIDE = 3 * SLABS };
+    SCOPED(layout_build_destroy) struct layout_build *build = layout_build_create(1);
+    SCOPED(mem_free) void *ranks = mem_array(4 * SLABS + 1, sizeof(uint32_t));
+    SCOPED(mem_free) void *memory = mem_array(4 * SLABS + 1, 4 * sizeof(uint64_t));
+    SCOPED(layout_table_destroy) struct layout_table *table = NULL;
+    struct layout_boxes boxes = {2, 4 * SLABS + 1, ranks, memory};
+    struct layout_tensor tensor = {
+        .name = "w", .name_len = 1, .dtype = DTYPE_U8, .dims = 2, .shape = {SIDE, SIDE}};
+    uint64_t(*box)[4] = memory;
+    struct error err;
+
+    (void)state;
+    for (uint64_t i = 0; i < SLABS; i++, box += 4) {
+        const uint64_t four[4][4] = {{i, 0, 1, SIDE - SLABS},
+                                     {0, SIDE - SLABS + i, SIDE - SLABS, 1},
+                                     {SIDE - SLABS + i, SLABS, 1, SIDE - SLABS},
+                                     {SLABS, i, SIDE - SLABS, 1}};
+        memcpy(box, four, sizeof four);
+    }
+    memcpy(box, (uint64_t[]){SLABS, SLABS, SLABS, SLABS}, sizeof *box);
+    assert_int_equal(layout_build_boxes(build, &boxes, &tensor.layout, NULL), STATUS_OK);
+    assert_int_equal(layout_build_tensor(build, &tensor, NULL), STATUS_OK);
+    assert_int_equal(layout_build_finish(build, &table, NULL), STATUS_OK);
+    assert_int_equal(layout_table_check(table, &err), STATUS_EXHAUSTED);
+    assert_string_equal(err.text, "tensor w: too many boxes cross each other");
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -255,6 +286,7 @@ int main(void)
         cmocka_unit_test(random_tables_survive_printing),
         cmocka_unit_test(holes_and_overlaps_are_named),
         cmocka_unit_test(what_does_not_come_apart_is_checked_too),
+        cmocka_unit_test(what_takes_too_long_to_check_is_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(elements_of_half_a_byte_are_cut_at_bytes),
         cmocka_unit_test(anything_but_the_format_is_refused),
