@@ -9,9 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "worker/env.h"
+
+#define SAVE_MS 600000
 
 static struct page own_page = {.save_answered = -1, .stop_answered = -1};
 static _Thread_local char error_text[256];
@@ -198,4 +201,35 @@ int member_join(const struct rondo_options *options)
         result = join_first(options);
     (void)pthread_mutex_unlock(&member.join_lock);
     return result;
+}
+
+/* --- the agent */
+
+int member_ask(const struct ask_request *request, uint32_t ms, struct ask_answer *answer)
+{
+    int64_t deadline_us = ask_now_us() + (int64_t)(ms ? ms : SAVE_MS) * 1000;
+    struct timespec until = {deadline_us / 1000000, deadline_us % 1000000 * 1000};
+    int result;
+
+    if (pthread_mutex_clocklock(&member.ask_lock, CLOCK_MONOTONIC, &until) != 0)
+        return member_fail(RONDO_DEADLINE, "another thread's save is in progress");
+    result = ask_call(&member.ask, request, deadline_us, answer);
+    (void)pthread_mutex_unlock(&member.ask_lock);
+    if (result != 0)
+        return member_fail(RONDO_DEADLINE, "the agent has not answered in time");
+    if (answer->status != 0)
+        return member_fail((enum rondo_status)answer->status, "%s", answer->error);
+    return 0;
+}
+
+void member_show_saving(void)
+{
+    atomic_store(&member.page->saving,
+                 atomic_load(&member.in_save) || atomic_load(&member.said_saving));
+}
+
+void member_set_in_save(int on)
+{
+    atomic_store(&member.in_save, on);
+    member_show_saving();
 }

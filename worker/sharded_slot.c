@@ -6,7 +6,7 @@
 #include "worker/slots.h"
 
 #define FILES_MAX  SLOT_FILES_MAX
-#define GRAIN      ((uint64_t)1 << 20) /* sizes are asked for in these, so that slots are used again */
+#define GRAIN      ((uint64_t)1 << 20) /* of the sizes asked for: the same again is the same slot */
 #define PREPARE_MS 5000
 #define WAIT_US    5000000 /* for the answer to STAGED; the next agent finds it itself */
 

@@ -145,7 +145,7 @@ class Trainer:
         self.model = CharGPT(options.length)
         parameters = self.model.parameters()
         self.optimizer = torch.optim.AdamW(parameters, lr=options.lr, betas=(0.9, 0.95))
-        # Every rank holds all of this: each writes its share. The random states are each rank's own.
+        # Every rank holds all of this, and writes its share; random states are each rank's own.
         self.state = {
             "model": self.model,
             "optimizer": rondo.Optimizer(self.optimizer, self.model),

@@ -78,12 +78,14 @@ def test_the_same_parameters_in_another_order_find_their_entries(ranks):
     torch.save({name: optimizer.state[p] for name, p in model.named_parameters()}, "want")
     """)
     ranks.run(1, RUN + """
-    optimizer = torch.optim.Adam([{"params": groups[1]["params"][::-1]}, {"params": groups[0]["params"]}])
+    optimizer = torch.optim.Adam([{"params": groups[1]["params"][::-1]},
+                                  {"params": groups[0]["params"]}])
     rondo.load({"optimizer": rondo.Optimizer(optimizer, model)})
     for name, entries in torch.load("want").items():
         for key, value in entries.items():
             assert torch.equal(optimizer.state[dict(model.named_parameters())[name]][key], value)
-    assert optimizer.param_groups[0]["lr"] == 0.02 and optimizer.param_groups[1]["weight_decay"] == 0
+    assert optimizer.param_groups[0]["lr"] == 0.02
+    assert optimizer.param_groups[1]["weight_decay"] == 0
     other = torch.optim.Adam(model.parameters())
     try:
         rondo.load({"optimizer": rondo.Optimizer(other, model)})
@@ -129,7 +131,8 @@ def test_random_streams_go_on_in_the_same_world_and_are_new_ones_in_another(rank
     job = rondo.join()
     state = {"random": rondo.Random()}
     def draw():
-        return [random.random(), float(numpy.random.rand()), torch.rand(1).item(), torch.randn(3).sum().item()]
+        return [random.random(), float(numpy.random.rand()), torch.rand(1).item(),
+                torch.randn(3).sum().item()]
     """
     first = ranks.run(2, text + """
     for module in (random, numpy.random): module.seed(job.rank)
@@ -198,12 +201,18 @@ def test_tensor_parallel_moments_follow_their_parameter(ranks):
         model = torch.nn.ParameterDict({"w": part})
         optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
         layout = {"model.w": rondo.Shard(0, size=12, rule="balanced")}
-        return model, optimizer, layout, {"model": model, "optimizer": rondo.Optimizer(optimizer, model)}
+        state = {"model": model, "optimizer": rondo.Optimizer(optimizer, model)}
+        return model, optimizer, layout, state
     model, optimizer, layout, state = build()
     def step():
         optimizer.zero_grad(); (model["w"] ** 3).sum().backward(); optimizer.step()
     """
-    ranks.run(4, text + "step(); step(); rondo.save(2, state, layout, samples=2); step(); rondo.save(3, state, layout, samples=3)")
+    ranks.run(4, text + """
+    step(); step()
+    rondo.save(2, state, layout, samples=2)
+    step()
+    rondo.save(3, state, layout, samples=3)
+    """)
     for world in (1, 3):
         ranks.run(world, text + """
     rondo.load(state, layout, directory="checkpoints/step-2")

@@ -190,7 +190,7 @@ def test_a_flipped_byte_is_named_by_file_and_block(ranks, tmp_path):
     rondo.join()
     state = {"w": numpy.arange(100000, dtype="i4"), "lr": 1}
     """
-    ranks.run(1, text + "rondo.save(1, state, samples=0)")
+    ranks.run(1, text + "rondo.save(0, state, samples=0); rondo.save(1, state, samples=0)")
     part = tmp_path / "checkpoints" / "step-1" / "trainer-0"
     shard = part / "shard-00001-model-00001-of-00001.safetensors"
     data = bytearray(shard.read_bytes())
@@ -203,6 +203,9 @@ def test_a_flipped_byte_is_named_by_file_and_block(ranks, tmp_path):
         print("damaged", problem)
     """)
     assert out[0].startswith("damaged") and shard.name in out[0] and "block 3" in out[0]
+    # The next run goes on from the one before; of the damaged one every file is there.
+    ranks.run(1, text + "assert rondo.load(state).step == 0")
+    assert shard.exists() and (part.parent / "manifest.damaged.json").exists()
 
 
 def test_k38_a_rank_that_is_gone_holds_up_no_save(ranks):
@@ -287,8 +290,9 @@ def test_strides_conjugates_and_dtypes_of_torch_are_honoured(ranks):
     rondo.join()
     torch.manual_seed(1)
     base = torch.randn(6, 8)
-    state = {"t": base.t(), "half": base[:, ::2], "conj": torch.randn(4, dtype=torch.complex64).conj(),
-             "neg": torch.randn(4, dtype=torch.complex64).conj().imag, "expanded": torch.ones(1).expand(5),
+    pair = torch.randn(4, dtype=torch.complex64)
+    state = {"t": base.t(), "half": base[:, ::2], "conj": pair.conj(),
+             "neg": pair.clone().conj().imag, "expanded": torch.ones(1).expand(5),
              "bf": base.bfloat16(), "bool": base > 0, "scalar": torch.tensor(2.5),
              "last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
              "grad": torch.nn.Parameter(torch.ones(3)), "empty": torch.ones(0, 4)}
@@ -312,7 +316,8 @@ def test_strides_conjugates_and_dtypes_of_torch_are_honoured(ranks):
 
 @needs_torch
 @pytest.mark.parametrize("value,word", [
-    ("torch.ones(2).to_sparse()", "sparse"), ("torch.ones(2, dtype=torch.complex128)", "complex128"),
+    ("torch.ones(2).to_sparse()", "sparse"),
+    ("torch.ones(2, dtype=torch.complex128)", "complex128"),
     ("torch.optim.SGD([torch.ones(1)], 0.1)", "rondo.Optimizer"), ("print", "cannot be saved"),
 ])
 def test_what_cannot_be_saved_is_named(value, word):
@@ -330,7 +335,8 @@ def test_arrays_of_another_order_of_bytes(ranks):
     import numpy, rondo
     rondo.join()
     want = numpy.arange(20, dtype=">i4").reshape(4, 5)
-    rondo.save(1, {"big": want, "columns": numpy.asfortranarray(want), "step": want[:, ::2]}, samples=0)
+    columns = numpy.asfortranarray(want)
+    rondo.save(1, {"big": want, "columns": columns, "step": want[:, ::2]}, samples=0)
     got = {"big": numpy.zeros((4, 5), "<i4"), "columns": numpy.zeros((4, 5), ">i4", order="F"),
            "step": numpy.zeros((4, 6), ">i4")[:, ::2]}
     rondo.load(got, directory="checkpoints/step-1")

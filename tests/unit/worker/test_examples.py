@@ -135,7 +135,8 @@ for dim in (0, 1):
     layout = lambda path, value: rondo.Shard(dim, cuts=cuts[path])
     rondo.load(parts, layout, partial=True)
     for name, cut in cuts.items():
-        want = whole["model"][name[6:]].narrow(dim, cut[job.rank], cut[job.rank + 1] - cut[job.rank])
+        begin, end = cut[job.rank], cut[job.rank + 1]
+        want = whole["model"][name[6:]].narrow(dim, begin, end - begin)
         assert torch.equal(parts["model"][name[6:]], want), name
 print("equal", len(shapes))
 """

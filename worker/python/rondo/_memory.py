@@ -209,8 +209,9 @@ def identity(value):
             if value.size else None
     if not is_tensor(value) or not has_memory(value):
         return None
+    flags = tuple(getattr(value, name, bool)() for name in ("is_conj", "is_neg"))
     return (value.data_ptr(), tuple(value.shape), tuple(value.stride()), str(value.dtype),
-            str(value.device), tuple(getattr(value, name, bool)() for name in ("is_conj", "is_neg")))
+            str(value.device), flags)
 
 
 def copy_bytes(address, size):

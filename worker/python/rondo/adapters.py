@@ -12,7 +12,7 @@ from .placement import Absent, Like, On, Placed
 
 
 def named(model):
-    """{parameter: name} of a module, of a dict or list of modules, or of (name, parameter) pairs."""
+    """{id: (name, parameter)} of a module, or of modules or pairs of name and parameter."""
     if hasattr(model, "named_parameters"):
         pairs = unwrap(model).named_parameters()
     elif isinstance(model, dict):

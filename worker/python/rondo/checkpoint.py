@@ -151,7 +151,8 @@ def layout_text(world, layouts, rows, aliases):
 
 
 def is_absent(value):
-    return isinstance(value, Absent) or getattr(getattr(value, "device", None), "type", "") == "meta"
+    device = getattr(value, "device", None)
+    return isinstance(value, Absent) or getattr(device, "type", "") == "meta"
 
 
 def is_dense(value):

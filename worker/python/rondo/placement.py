@@ -1,7 +1,7 @@
 """Which rank holds which part of a tensor: said by the program, never guessed from values.
 
     Replicate()                     every rank holds all of it
-    Shard(0)                        cut along dimension 0 over the ranks (or over one axis of a mesh)
+    Shard(0)                        cut along dimension 0 over the ranks, or an axis of a mesh
     [Shard(0, "tensor"), Shard(1, "data")]      one after the other
     On([2, 3])                      these ranks hold all of it, others nothing
     Boxes(shape, [(rank, offset, size), ...])   any boxes
