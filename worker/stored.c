@@ -56,21 +56,17 @@ static void find_shm(struct rondo_stored *stored)
 
 int stored_open(const char *dir, uint32_t flags, struct rondo_stored **out)
 {
-    struct rondo_stored *stored = NEW(struct rondo_stored);
     const char *path = dir ? dir : member.job.resume_dir;
+    struct rondo_stored *stored;
     struct error err = {0};
-    enum status st = STATUS_OK;
-    int result = 0;
+    enum status st;
 
-    stored->is_resume = !dir;
     if (!path)
-        result = member_fail(RONDO_NOT_FOUND, "there is no checkpoint to go on from");
-    else if (strlen(path) >= sizeof stored->dir)
-        result = member_fail(RONDO_INVALID, "the path of the checkpoint is too long");
-    if (result != 0) {
-        stored_close(stored);
-        return result;
-    }
+        return member_fail(RONDO_NOT_FOUND, "there is no checkpoint to go on from");
+    if (strlen(path) >= sizeof stored->dir)
+        return member_fail(RONDO_INVALID, "the path of the checkpoint is too long");
+    stored = NEW(struct rondo_stored);
+    stored->is_resume = !dir;
     memcpy(stored->dir, path, strlen(path) + 1);
     stored->options.partial = (flags & RONDO_LOAD_PARTIAL) != 0;
     stored->options.ranks_here = member.job.local_world;
@@ -78,7 +74,7 @@ int stored_open(const char *dir, uint32_t flags, struct rondo_stored **out)
     find_shm(stored);
     st = reader_open(stored->dir, "", &stored->options, &stored->reader, &err);
     if (st != STATUS_OK) {
-        result = fail(stored, st, &err);
+        int result = fail(stored, st, &err);
         stored_close(stored);
         return result;
     }
