@@ -28,7 +28,7 @@ packages=(
     python3 protobuf-compiler-grpc python3-grpcio python3-protobuf python3-pytest python3-psycopg2
     python3-pytest-xdist python3-torch libopenblas0-pthread python3-numpy
     postgresql-15 postgresql-contrib
-    iproute2 nftables curl procps openssl tmux
+    iproute2 nftables curl procps openssl tmux fio
 )
 
 missing() {

@@ -24,6 +24,15 @@ static const struct {
     {"metrics", bench_metrics},
     {"rss", bench_rss},
     {"checkpoint.plan", bench_checkpoint_plan},
+    {"checkpoint.stall", bench_checkpoint_stall},
+    {"checkpoint.persist", bench_checkpoint_persist},
+    {"checkpoint.save", bench_checkpoint_save},
+    {"checkpoint.save_small", bench_checkpoint_save_small},
+    {"checkpoint.load", bench_checkpoint_load},
+    {"checkpoint.load_warm", bench_checkpoint_load_warm},
+    {"checkpoint.reshard", bench_checkpoint_reshard},
+    {"checkpoint.reshard_columns", bench_checkpoint_reshard_columns},
+    {"checkpoint.replicated", bench_checkpoint_replicated},
 };
 
 static const char usage[] =
@@ -32,7 +41,8 @@ static const char usage[] =
     "usage: rondo-bench list | all | NAME... [--runs N] [--json] [--dir DIR]\n"
     "  list       what each figure means: unit, target, rival\n"
     "  NAME       launch torch gang throughput submit detect metrics rss\n"
-    "             checkpoint.plan\n"
+    "             checkpoint.plan .stall .persist .save .save_small .load .load_warm .reshard\n"
+    "             .reshard_columns .replicated (each with its prefix)\n"
     "  --runs N   repetitions instead of the entry's own number\n"
     "  --json     one JSON document at the end instead of lines\n"
     "  --dir DIR  where private directories are made and removed (default /var/tmp); on the disk\n"
