@@ -12,7 +12,7 @@ PAGE_BYTES, PAGE_MAGIC = 4096, 0x31454741504F4E52
 PREPARE, ARM, DROP = 1, 2, 3
 SAVE, STOP = 16, 40  # offsets of the gates
 SAVE_ANSWERED, STOP_ANSWERED, REPORTS, JOINED, FINISHED, SAVING = 64, 72, 80, 88, 92, 96
-KINDS = {2: "save_dir", 3: "commit", 4: "abort"}
+KINDS = {2: "save_dir", 3: "commit", 4: "abort", 7: "stage", 8: "staged"}
 
 
 def varint(value):
@@ -106,7 +106,7 @@ class AgentModel:
 
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="rondo-worker-")
-        self.asks = []
+        self.asks, self.sizes = [], []  # sizes: of the slots that were asked for
         self.listener = None
         self.threads = []
         self.connections = []
@@ -201,6 +201,8 @@ class AgentModel:
                 assert ask[1] == 1
                 kind = KINDS[ask[3]]
                 self.asks.append((kind, ask[4], ask.get(5)))
+                if kind == "stage":
+                    self.sizes.append(ask[7])
                 said = self.answer(kind, ask[4], ask.get(5))
                 if said is not None:
                     connection.sendall(self.encode(ask[2], said))
