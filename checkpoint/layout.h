@@ -22,6 +22,9 @@
 #define LAYOUT_WORLD_MAX   65536u
 #define LAYOUT_NAME_MAX    1024u
 #define LAYOUT_BYTES_MAX   ((size_t)64 << 20)
+/* A file of that size could list more than anybody means, at ten times the memory. */
+#define LAYOUT_CELLS_MAX   (1u << 22) /* of all layouts; as many holders or parts */
+#define LAYOUT_NUMBERS_MAX (1u << 24) /* cuts, offsets, sizes, shapes */
 
 struct layout_box {
     uint64_t offset[LAYOUT_DIMS_MAX], size[LAYOUT_DIMS_MAX];

@@ -15,6 +15,7 @@ struct layout_build {
     struct layout_table *table; /* grows; what its arena holds stays */
     uint32_t classes_cap, tensors_cap, aliases_cap;
     struct alias_raw *aliases;
+    size_t cells, holders, numbers; /* so far */
 };
 
 struct layout_build *layout_build_create(uint32_t world)
@@ -47,13 +48,34 @@ static void *grown(void *array, uint32_t count, uint32_t *cap, size_t size)
 
 /* --- layouts */
 
+/* What the parser would not read again is not made. */
+static enum status count_class(struct layout_build *build, const struct layout_class *class,
+                               struct error *err)
+{
+    bool grid = class->kind == LAYOUT_GRID, flat = class->kind == LAYOUT_FLAT;
+
+    build->cells += grid ? (size_t) class->items + 1 : 0;
+    build->holders += class->seats_count;
+    if (grid)
+        build->numbers += class->cuts_at[class->dims];
+    else if (class->seats_count)
+        build->numbers += 2 * (size_t) class->seats_count * (flat ? 1 : class->dims);
+    if (build->cells > LAYOUT_CELLS_MAX || build->holders > LAYOUT_CELLS_MAX ||
+        build->numbers > LAYOUT_NUMBERS_MAX)
+        return error_set(err, STATUS_EXHAUSTED, "more than %u cells or holders, or %u numbers",
+                         LAYOUT_CELLS_MAX, LAYOUT_NUMBERS_MAX);
+    return STATUS_OK;
+}
+
 static enum status add_class(struct layout_build *build, enum status st,
                              const struct layout_class *class, uint32_t *out, struct error *err)
 {
     struct layout_table *table = build->table;
 
+    if (st == STATUS_OK)
+        st = count_class(build, class, err);
     if (st != STATUS_OK)
-        return error_wrap(err, "layout %" PRIu32, table->classes_count);
+        return err ? error_wrap(err, "layout %" PRIu32, table->classes_count) : st;
     if (table->classes_count >= LAYOUT_CLASSES_MAX)
         return error_set(err, STATUS_INVALID, "more than %u layouts", LAYOUT_CLASSES_MAX);
     table->classes =
@@ -144,6 +166,7 @@ enum status layout_build_tensor(struct layout_build *build, const struct layout_
 
     if (st != STATUS_OK)
         return st;
+    build->numbers += tensor->dims; /* counted with the layouts' */
     if (table->tensors_count >= LAYOUT_TENSORS_MAX)
         return error_set(err, STATUS_INVALID, "more than %u tensors", LAYOUT_TENSORS_MAX);
     if (tensor->dtype >= DTYPE_COUNT || tensor->dims > LAYOUT_DIMS_MAX)

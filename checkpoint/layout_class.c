@@ -112,7 +112,7 @@ static enum status check_cuts(const struct layout_grid *grid, uint32_t *cells, s
         for (uint32_t i = 1; i < count; i++)
             if (cuts[i] < cuts[i - 1])
                 return error_set(err, STATUS_INVALID, "cuts of dimension %" PRIu32 " fall", d);
-        if (__builtin_mul_overflow(*cells, count - 1, cells) || *cells > LAYOUT_BYTES_MAX)
+        if (__builtin_mul_overflow(*cells, count - 1, cells) || *cells > LAYOUT_CELLS_MAX)
             return error_set(err, STATUS_INVALID, "too many cells");
         *numbers += count;
     }
@@ -150,6 +150,15 @@ static bool grid_box(const struct layout_class *class, uint32_t item, struct lay
     return full;
 }
 
+static bool has_empty_cells(const struct layout_grid *grid)
+{
+    for (uint32_t d = 0; d < grid->dims; d++)
+        for (uint32_t i = 1; i < grid->counts[d]; i++)
+            if (grid->cuts[d][i] == grid->cuts[d][i - 1])
+                return true;
+    return false;
+}
+
 enum status layout_class_grid(struct arena *arena, uint32_t world, const struct layout_grid *grid,
                               struct layout_class *out, struct error *err)
 {
@@ -161,10 +170,11 @@ enum status layout_class_grid(struct arena *arena, uint32_t world, const struct 
     if (st != STATUS_OK)
         return st;
     take_cuts(arena, grid, numbers, &class);
+    bool all_full = !has_empty_cells(grid);
     class.seats = arena_alloc(arena, grid->ranks_at[class.items] * sizeof *class.seats);
     for (uint32_t cell = 0; cell < class.items; cell++) {
         uint32_t from = grid->ranks_at[cell], to = grid->ranks_at[cell + 1];
-        if (from == to || !grid_box(&class, cell, &box))
+        if (from == to || !(all_full || grid_box(&class, cell, &box)))
             continue;
         for (uint32_t i = from; i < to; i++)
             class.seats[class.seats_count++] = (struct layout_seat){grid->ranks[i], cell};
@@ -292,7 +302,7 @@ static enum status make_parts(struct arena *arena, uint32_t world, uint32_t dims
                               const struct layout_boxes *parts, struct layout_class *class,
                               struct error *err)
 {
-    if (parts->count > LAYOUT_BYTES_MAX)
+    if (parts->count > LAYOUT_CELLS_MAX)
         return error_set(err, STATUS_INVALID, "too many parts");
     SCOPED(mem_free) void *memory = mem_array(parts->count + 1, 2 * dims * sizeof(uint64_t));
     enum status st;

@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* Numbers of the layout that is being read; the memory is used for the next one too. */
+/* Of the layout that is being read; the memory is used for the next one too. */
 struct numbers {
     uint64_t *at;
-    size_t count, cap;
+    size_t count, cap, all; /* all: of the whole file */
 };
 struct ranks {
     uint32_t *at;
-    size_t count, cap;
+    size_t count, cap, all;
 };
 struct parse {
     struct json_scan scan;
@@ -33,22 +33,30 @@ static bool build_ok(struct parse *parse, enum status st)
     return json_scan_fail(&parse->scan, "refused");
 }
 
-static void add_number(struct numbers *numbers, uint64_t number)
+static bool add_number(struct parse *parse, uint64_t number)
 {
+    struct numbers *numbers = &parse->numbers;
+
+    if (++numbers->all > LAYOUT_NUMBERS_MAX)
+        return json_scan_fail(&parse->scan, "more than %u numbers", LAYOUT_NUMBERS_MAX);
     if (numbers->count == numbers->cap) {
         numbers->cap = numbers->cap ? numbers->cap * 2 : 64;
         numbers->at = mem_resize(numbers->at, numbers->cap, sizeof *numbers->at);
     }
     numbers->at[numbers->count++] = number;
+    return true;
 }
 
-static void add_rank(struct ranks *ranks, uint32_t rank)
+static bool add_rank(struct parse *parse, struct ranks *ranks, uint32_t rank)
 {
+    if (++ranks->all > LAYOUT_CELLS_MAX)
+        return json_scan_fail(&parse->scan, "more than %u cells or holders", LAYOUT_CELLS_MAX);
     if (ranks->count == ranks->cap) {
         ranks->cap = ranks->cap ? ranks->cap * 2 : 64;
         ranks->at = mem_resize(ranks->at, ranks->cap, sizeof *ranks->at);
     }
     ranks->at[ranks->count++] = rank;
+    return true;
 }
 
 static bool scan_u32(struct parse *parse, uint32_t *out)
@@ -67,10 +75,7 @@ static bool scan_rank(struct parse *parse)
 {
     uint32_t rank = 0;
 
-    if (!scan_u32(parse, &rank))
-        return false;
-    add_rank(&parse->ranks, rank);
-    return true;
+    return scan_u32(parse, &rank) && add_rank(parse, &parse->ranks, rank);
 }
 
 /* An array of numbers into numbers; *count: how many. */
@@ -82,9 +87,8 @@ static bool scan_numbers(struct parse *parse, size_t *count)
     if (!json_scan_array(&parse->scan))
         return false;
     while (json_scan_item(&parse->scan)) {
-        if (!json_scan_u64(&parse->scan, &number))
+        if (!json_scan_u64(&parse->scan, &number) || !add_number(parse, number))
             return false;
-        add_number(&parse->numbers, number);
     }
     *count = parse->numbers.count - before;
     return !parse->scan.failed;
@@ -109,16 +113,16 @@ static bool scan_cuts(struct parse *parse)
 
 static bool scan_cells(struct parse *parse)
 {
-    if (!json_scan_array(&parse->scan))
+    if (!json_scan_array(&parse->scan) || !add_rank(parse, &parse->cells, 0))
         return false;
-    add_rank(&parse->cells, 0);
     while (json_scan_item(&parse->scan)) {
         if (!json_scan_array(&parse->scan))
             return false;
         while (json_scan_item(&parse->scan))
             if (!scan_rank(parse))
                 return false;
-        add_rank(&parse->cells, (uint32_t)parse->ranks.count);
+        if (!add_rank(parse, &parse->cells, (uint32_t)parse->ranks.count))
+            return false;
     }
     return !parse->scan.failed;
 }
@@ -177,9 +181,7 @@ static bool scan_range(struct parse *parse)
         !json_scan_item(&parse->scan) || !json_scan_u64(&parse->scan, &end) ||
         json_scan_item(&parse->scan))
         return json_scan_fail(&parse->scan, "a range is [rank,begin,end]");
-    add_number(&parse->numbers, begin);
-    add_number(&parse->numbers, end);
-    return !parse->scan.failed;
+    return !parse->scan.failed && add_number(parse, begin) && add_number(parse, end);
 }
 
 static bool scan_parts(struct parse *parse, bool flat)

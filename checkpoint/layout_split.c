@@ -92,7 +92,7 @@ static enum status build_grid(const struct layout_class *class, const struct lay
     struct layout_grid grid = {.dims = class->dims};
     uint32_t parts = class->dims ? split->parts : 1, cells;
 
-    if (__builtin_mul_overflow(class->items, parts, &cells) || cells >= LAYOUT_BYTES_MAX)
+    if (__builtin_mul_overflow(class->items, parts, &cells) || cells >= LAYOUT_CELLS_MAX)
         return error_set(err, STATUS_EXHAUSTED, "too many cells");
     SCOPED(mem_free) void *ranks = mem_array((size_t)cells + 1, 2 * sizeof(uint32_t));
     uint32_t *at = (uint32_t *)ranks + cells;

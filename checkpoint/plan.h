@@ -2,7 +2,7 @@
  *
  * Pure: two tables in, runs out. A plan is made for one rank of the target at a time; tensors that
  * have shape and both layouts in common share one template, so that its size and time follow the
- * layouts, not the tensors. Any thread; a plan is immutable and outlives neither table.
+ * layouts, not the tensors. Any thread; a plan is immutable and borrows nothing.
  * Every target byte is written exactly once, else plan_rank fails and names the tensor. Two runs of
  * a plan never join: each is all that two pieces have in common. */
 #pragma once

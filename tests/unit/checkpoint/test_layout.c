@@ -154,11 +154,44 @@ static void what_does_not_come_apart_is_checked_too(void **state)
            "overlap: [0:1,0:1]");
 }
 
+/* Many of them in one layout, before memory is taken for them. */
+static void what_lists_too_much_is_refused(void **state)
+{
+    static const struct {
+        const char *head, *one, *complaint;
+        size_t bytes;
+    } cases[] = {
+        {"{\"kind\":\"grid\",\"cuts\":[[0,1]],\"ranks\":[[0]", ",[]", "cells or holders",
+         (size_t)13 << 20},
+        {"{\"kind\":\"grid\",\"cuts\":[[0", ",0", "more than 16777216 numbers", (size_t)33 << 20},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct text json, many;
+        struct layout_table *table = NULL;
+        struct error err;
+        text_init(&json, 0);
+        text_init(&many, 0);
+        while (many.len < 30000)
+            text_add(&many, cases[i].one);
+        text_add(&json, HEAD("1"));
+        text_add(&json, cases[i].head);
+        while (json.len < cases[i].bytes)
+            text_add(&json, text_get(&many));
+        text_fini(&many);
+        assert_int_equal(layout_table_parse(text_get(&json), json.len, &table, &err),
+                         STATUS_INVALID);
+        assert_non_null(strstr(err.text, cases[i].complaint));
+        text_fini(&json);
+    }
+}
+
 /* Four arms of many slabs that turn round a square: no plane is free, and slabs of one arm lie side
  * by side all along the next. */
 static void what_takes_too_long_to_check_is_refused(void **state)
 {
-    enum { SLABS = 20000, SIDE = 3 * SLABS };
+    enum { SLABS = 6000, SIDE = 3 * SLABS };
     SCOPED(layout_build_destroy) struct layout_build *build = layout_build_create(1);
     SCOPED(mem_free) void *ranks = mem_array(4 * SLABS + 1, sizeof(uint32_t));
     SCOPED(mem_free) void *memory = mem_array(4 * SLABS + 1, 4 * sizeof(uint64_t));
@@ -286,6 +319,7 @@ int main(void)
         cmocka_unit_test(random_tables_survive_printing),
         cmocka_unit_test(holes_and_overlaps_are_named),
         cmocka_unit_test(what_does_not_come_apart_is_checked_too),
+        cmocka_unit_test(what_lists_too_much_is_refused),
         cmocka_unit_test(what_takes_too_long_to_check_is_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(elements_of_half_a_byte_are_cut_at_bytes),
