@@ -138,7 +138,8 @@ static enum status head_read(void *arg, size_t item, void *buffer, struct error 
 {
     struct batch *batch = arg;
     struct batch_file *file = &batch->files[item];
-    struct head_sink sink = {file->head, file->head_len};
+    struct head_sink head = {file->head, file->head_len};
+    const struct shard_read_sink sink = {.take = head_bytes, .arg = &head};
     uint64_t count = (file->head_len + BLOCK_TABLE_BLOCK - 1) / BLOCK_TABLE_BLOCK;
     uint64_t most = io_pool_buffer_bytes(batch->load->pool) / BLOCK_TABLE_BLOCK;
     enum status st = STATUS_OK;
@@ -148,8 +149,7 @@ static enum status head_read(void *arg, size_t item, void *buffer, struct error 
                                              .count =
                                                  (uint32_t)(count - at < most ? count - at : most),
                                              .shared = batch->load->reader->options.ranks_here > 1};
-        st = shard_read_blocks(&file->read, &span, buffer, head_bytes, &sink, &batch->load->counts,
-                               err);
+        st = shard_read_blocks(&file->read, &span, buffer, &sink, &batch->load->counts, err);
     }
     return st;
 }
@@ -357,6 +357,25 @@ static void span_bytes(void *arg, uint64_t at, const unsigned char *bytes, size_
     }
 }
 
+/* In one row of one run, and no other run wants any of it. */
+static unsigned char *span_place(void *arg, uint64_t at, size_t len)
+{
+    const struct span_sink *sink = arg;
+    const struct reader_load *load = sink->load;
+    size_t first = first_run(sink, at), next = first + 1;
+    struct plan_run run;
+
+    if (first == sink->file->to || load->runs[first].begin > at || load->runs[first].end <= at)
+        return NULL;
+    if (next < sink->file->to && load->runs[next].begin < at + len)
+        return NULL;
+    struct plan_cursor cursor = load->runs[first].cursor;
+    if (!plan_next(load->plan, &cursor, &run))
+        return NULL;
+    return reader_scatter_place(&run, load->runs[first].base, at, len,
+                                load->pieces[load->first[run.tensor] + run.target_piece]);
+}
+
 static enum status span_read(void *arg, size_t item, void *buffer, struct error *err)
 {
     struct batch *batch = arg;
@@ -366,10 +385,10 @@ static enum status span_read(void *arg, size_t item, void *buffer, struct error 
                                            : 0;
     const struct batch_span *span = &batch->spans[(start + item) % batch->spans_count];
     struct batch_file *file = &batch->files[span->file];
-    struct span_sink sink = {batch->load, file};
+    struct span_sink runs = {batch->load, file};
+    const struct shard_read_sink sink = {span_bytes, span_place, &runs};
 
-    return shard_read_blocks(&file->read, &span->span, buffer, span_bytes, &sink,
-                             &batch->load->counts, err);
+    return shard_read_blocks(&file->read, &span->span, buffer, &sink, &batch->load->counts, err);
 }
 
 static void name_damage(struct batch *batch)

@@ -95,3 +95,20 @@ void reader_scatter_copy(const struct plan_run *run, uint64_t base, uint64_t at,
     if (source < at + len && source + reader_scatter_extent(run) > at)
         scatter_level(&scatter, 0, source, run->target_at);
 }
+
+unsigned char *reader_scatter_place(const struct plan_run *run, uint64_t base, uint64_t at,
+                                    size_t len, unsigned char *piece)
+{
+    uint64_t source = base + run->source_at, target = run->target_at;
+
+    if (run->bytes < len || at < source)
+        return NULL;
+    for (uint32_t i = 0; i < run->loops; i++) {
+        uint64_t turn = (at - source) / run->loop[i].source_step;
+        if (turn >= run->loop[i].count)
+            return NULL;
+        source += turn * run->loop[i].source_step;
+        target += turn * run->loop[i].target_step;
+    }
+    return at - source + len <= run->bytes ? piece + target + (at - source) : NULL;
+}

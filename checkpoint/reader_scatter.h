@@ -15,3 +15,6 @@ void reader_scatter_mark(const struct plan_run *run, uint64_t base, uint64_t blo
 /* Copies what the run takes from bytes [at, at + len) of the file to the target's piece. */
 void reader_scatter_copy(const struct plan_run *run, uint64_t base, uint64_t at,
                          const unsigned char *bytes, size_t len, unsigned char *piece);
+/* Where bytes [at, at + len) of the file go when one row of the run holds them all; else NULL. */
+unsigned char *reader_scatter_place(const struct plan_run *run, uint64_t base, uint64_t at,
+                                    size_t len, unsigned char *piece);

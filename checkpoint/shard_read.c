@@ -119,6 +119,49 @@ static enum status again(struct shard_read *read, enum io_way way, struct range 
                      read->path, block);
 }
 
+static size_t block_len(struct range range, size_t done)
+{
+    return range.len - done < BLOCK_TABLE_BLOCK ? range.len - done : BLOCK_TABLE_BLOCK;
+}
+
+/* Checks the block and gives it away: one pass where it has one place to go. False: it does not
+ * match. */
+static bool give_block(const struct shard_read *read, struct range block,
+                       const unsigned char *bytes, unsigned char *to,
+                       const struct shard_read_sink *sink)
+{
+    uint32_t want = read->blocks.crcs[block.at / BLOCK_TABLE_BLOCK];
+
+    if (!to && sink->place)
+        to = sink->place(sink->arg, block.at, block.len);
+    if (to)
+        return digest_crc32c_copy(0, to, bytes, block.len) == want;
+    if (digest_crc32c(0, bytes, block.len) != want)
+        return false;
+    sink->take(sink->arg, block.at, bytes, block.len);
+    return true;
+}
+
+/* A chunk that has been read, block by block; a damaged block is read again. */
+static enum status give(struct shard_read *read, enum io_way way, struct range chunk,
+                        unsigned char *bytes, const struct shard_read_sink *sink,
+                        struct shard_read_counts *counts, struct error *err)
+{
+    unsigned char *to = sink->place ? sink->place(sink->arg, chunk.at, chunk.len) : NULL;
+
+    for (size_t done = 0; done < chunk.len; done += BLOCK_TABLE_BLOCK) {
+        struct range block = {chunk.at + done, block_len(chunk, done)};
+        if (give_block(read, block, bytes + done, to ? to + done : NULL, sink))
+            continue;
+        enum status st = again(read, way, block, bytes + done, counts, err);
+        if (st != STATUS_OK)
+            return st;
+        sink->take(sink->arg, block.at, bytes + done, block.len);
+    }
+    return STATUS_OK;
+}
+
+/* What the copy holds rightly; the rest comes from the vault. */
 static bool get_copy(struct shard_read *read, struct range range, unsigned char *buffer,
                      struct shard_read_counts *counts)
 {
@@ -134,46 +177,42 @@ static bool get_copy(struct shard_read *read, struct range range, unsigned char 
     return true;
 }
 
-/* Chunk after chunk through the same near memory. */
-static enum status blocks_cached(struct shard_read *read, struct range all, unsigned char *buffer,
-                                 shard_read_fn fn, void *arg, struct shard_read_counts *counts,
-                                 struct error *err)
+static struct range chunk_of(struct range all, size_t done)
 {
-    for (size_t done = 0; done < all.len; done += SHARD_READ_CHUNK) {
-        size_t n = all.len - done < SHARD_READ_CHUNK ? all.len - done : SHARD_READ_CHUNK;
-        struct range range = {all.at + done, n};
-        enum status st = STATUS_OK;
-        if (!get_copy(read, range, buffer, counts)) {
-            st = get(read, IO_CACHED, range, buffer, counts, err);
-            if (st == STATUS_OK && mismatch(read, range, buffer) != UINT64_MAX)
-                st = again(read, IO_CACHED, range, buffer, counts, err);
-        }
-        if (st != STATUS_OK)
-            return st;
-        fn(arg, range.at, buffer, n);
-    }
-    return STATUS_OK;
+    return (struct range){all.at + done,
+                          all.len - done < SHARD_READ_CHUNK ? all.len - done : SHARD_READ_CHUNK};
 }
 
-static enum status blocks_direct(struct shard_read *read, struct range all, unsigned char *buffer,
-                                 shard_read_fn fn, void *arg, struct shard_read_counts *counts,
-                                 struct error *err)
+/* Chunk after chunk through the same near memory. */
+static enum status blocks_cached(struct shard_read *read, struct range all, unsigned char *buffer,
+                                 const struct shard_read_sink *sink,
+                                 struct shard_read_counts *counts, struct error *err)
 {
-    enum status st = get(read, IO_DIRECT, all, buffer, counts, err);
+    enum status st = STATUS_OK;
 
     for (size_t done = 0; done < all.len && st == STATUS_OK; done += SHARD_READ_CHUNK) {
-        size_t n = all.len - done < SHARD_READ_CHUNK ? all.len - done : SHARD_READ_CHUNK;
-        struct range range = {all.at + done, n};
-        if (mismatch(read, range, buffer + done) != UINT64_MAX)
-            st = again(read, IO_DIRECT, range, buffer + done, counts, err);
+        struct range chunk = chunk_of(all, done);
+        if (!get_copy(read, chunk, buffer, counts))
+            st = get(read, IO_CACHED, chunk, buffer, counts, err);
         if (st == STATUS_OK)
-            fn(arg, range.at, buffer + done, n);
+            st = give(read, IO_CACHED, chunk, buffer, sink, counts, err);
     }
     return st;
 }
 
+static enum status blocks_direct(struct shard_read *read, struct range all, unsigned char *buffer,
+                                 const struct shard_read_sink *sink,
+                                 struct shard_read_counts *counts, struct error *err)
+{
+    enum status st = get(read, IO_DIRECT, all, buffer, counts, err);
+
+    for (size_t done = 0; done < all.len && st == STATUS_OK; done += SHARD_READ_CHUNK)
+        st = give(read, IO_DIRECT, chunk_of(all, done), buffer + done, sink, counts, err);
+    return st;
+}
+
 enum status shard_read_blocks(struct shard_read *read, const struct shard_read_span *span,
-                              void *buffer, shard_read_fn fn, void *arg,
+                              void *buffer, const struct shard_read_sink *sink,
                               struct shard_read_counts *counts, struct error *err)
 {
     struct range all = range_of(read, span->first, span->count);
@@ -181,10 +220,10 @@ enum status shard_read_blocks(struct shard_read *read, const struct shard_read_s
         span->shared || read->copy.fd >= 0 || io_file_cached(&read->file, all.len, all.at);
 
     if (!cached)
-        return blocks_direct(read, all, buffer, fn, arg, counts, err);
+        return blocks_direct(read, all, buffer, sink, counts, err);
     if (span->shared && read->copy.fd < 0) /* a larger request than read-ahead would make */
         (void)posix_fadvise(read->file.fd, (off_t)all.at, (off_t)all.len, POSIX_FADV_WILLNEED);
-    return blocks_cached(read, all, buffer, fn, arg, counts, err);
+    return blocks_cached(read, all, buffer, sink, counts, err);
 }
 
 /* --- the whole file */
@@ -225,6 +264,7 @@ static enum status verify_item(void *arg, size_t index, void *buffer, struct err
 {
     struct verify *verify = arg;
     struct verify_item item = {.verify = verify, .item = index};
+    const struct shard_read_sink sink = {.take = verify_bytes, .arg = &item};
     uint32_t most = (uint32_t)(io_pool_buffer_bytes(verify->pool) / BLOCK_TABLE_BLOCK);
     uint64_t first = (uint64_t)index * most, left = verify->read->blocks.count - first;
     const struct shard_read_span span = {.first = first,
@@ -233,7 +273,7 @@ static enum status verify_item(void *arg, size_t index, void *buffer, struct err
 
     if (verify->stop && atomic_load(verify->stop))
         return error_set(err, STATUS_CANCELLED, "%s was not read to its end", verify->read->path);
-    st = shard_read_blocks(verify->read, &span, buffer, verify_bytes, &item, &verify->counts, err);
+    st = shard_read_blocks(verify->read, &span, buffer, &sink, &verify->counts, err);
     if (st == STATUS_OK && !item.mine)
         st = STATUS_CANCELLED;
     if (st == STATUS_OK)

@@ -23,8 +23,16 @@ struct shard_read {
 struct shard_read_counts { /* bytes */
     atomic_uint_least64_t direct, cached, copied;
 };
-/* Checked bytes of the file from `at`; in order, with no gap, within one span. */
-typedef void (*shard_read_fn)(void *arg, uint64_t at, const unsigned char *bytes, size_t len);
+/* Who takes the bytes; each byte is given to one of the two, once, in any order within a span. */
+struct shard_read_sink {
+    /* Checked bytes of the file from `at`. */
+    void (*take)(void *arg, uint64_t at, const unsigned char *bytes, size_t len);
+    /* Where these bytes go when they all go to one place and nowhere else; NULL: take them. They
+     * are copied there while they are checked; what does not match is given to take when it does,
+     * or the span fails. The callback may be NULL. */
+    unsigned char *(*place)(void *arg, uint64_t at, size_t len);
+    void *arg;
+};
 
 void shard_read_init(struct shard_read *read);
 /* Of exactly blocks->bytes bytes. STATUS_NOT_FOUND, DATA_LOSS (another size: once patience is over,
@@ -41,7 +49,7 @@ struct shard_read_span {
     bool shared;
 };
 enum status shard_read_blocks(struct shard_read *read, const struct shard_read_span *span,
-                              void *buffer, shard_read_fn fn, void *arg,
+                              void *buffer, const struct shard_read_sink *sink,
                               struct shard_read_counts *counts, struct error *err) MUST_CHECK;
 /* The whole file: each block, and the digest of all. */
 struct shard_read_whole {
