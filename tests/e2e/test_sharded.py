@@ -164,3 +164,60 @@ if first:
     assert rows(cluster, job)[20] == "DAMAGED"
     assert "damaged: " in said(cluster, job, 2) + said(cluster, job, 2, 1)
     assert "step=10" in said(cluster, job, 3)
+
+
+ELASTIC = """
+import os, signal, time, numpy, rondo
+job = rondo.join()
+FLAGS = os.environ["FLAGS"]
+sampler = rondo.Sampler(60, batch=4, seed=1)
+cuts = rondo.placement.balanced_cuts(5, job.world)
+begin, end = cuts[job.rank], cuts[job.rank + 1]
+layout = {"w": rondo.Shard(0, size=5, rule="balanced")}
+state = {"sampler": sampler, "w": numpy.zeros(end - begin)}
+if rondo.load(state, layout):
+    assert (state["w"] == numpy.arange(begin, end) + job.resume.step).all(), state
+print("world", job.world, "from", job.resume.step, flush=True)
+for step in range(job.resume.step + 1, 16):
+    for index in sampler.share():
+        print("trained", index, "at", step, flush=True)
+    sampler.advance()
+    state["w"][:] = numpy.arange(begin, end) + step
+    rondo.save(step, state, layout)
+    if step in (5, 10) and job.attempt == step // 5:
+        while not os.path.exists(os.path.join(FLAGS, f"go{step}")):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_m55_a_job_goes_on_with_fewer_workers_and_with_more_again():
+    """2 -> 1 -> 2 workers: what is kept is trained once each, and every bit of it is there."""
+    with rondo_cluster.running(agents=2, slots=1) as cluster:
+        flags = cluster.home / "flags"
+        flags.mkdir()
+        flags.chmod(0o755)
+        script = cluster.home / "elastic.py"
+        script.write_text(ELASTIC)
+        script.chmod(0o644)
+        job = spec("elastic", [PYTHON, script], env={"FLAGS": str(flags)}, workers=2,
+                   restart={"budget": 4, "backoff_ms": 20},
+                   checkpoint={"resizable": True, "keep": 20})
+        job["roles"][0]["workers_min"] = 1
+        job = cluster.submit(job)
+        for step, verb in ((5, "cordon"), (10, "uncordon")):
+            cluster.while_it_lives(job, lambda at=step: rows(cluster, job).get(at) in GOOD)
+            cluster.ctl(verb, "n2")
+            (flags / f"go{step}").touch()
+        cluster.wait(job, "SUCCEEDED")
+        trained, first = {}, {1: 1, 2: 6, 3: 11}
+        for attempt, world in ((1, 2), (2, 1), (3, 2)):
+            for rank in range(world):
+                text = said(cluster, job, attempt, rank)
+                assert f"world {world} from {first[attempt] - 1}" in text
+                for line in text.splitlines():
+                    word, index, _, step = line.split()
+                    if word == "trained" and int(step) >= first[attempt]:
+                        trained.setdefault(int(step), []).append(int(index))
+        kept = [index for step in range(1, 16) for index in trained[step]]
+        assert sorted(kept) == list(range(60))
