@@ -149,6 +149,22 @@ static bool file_is_dir(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+enum status file_write_at(int fd, const void *bytes, size_t len, uint64_t at, struct error *err)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n = pwrite(fd, (const char *)bytes + done, len - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return error_set(err, n ? file_status(errno) : STATUS_UNAVAILABLE, "write: %s",
+                             n ? strerror(errno) : "nothing was taken");
+        done += (size_t)n;
+    }
+    return STATUS_OK;
+}
+
 enum status file_make_dirs(const char *path, mode_t mode, struct error *err)
 {
     SCOPED_TEXT char *part = mem_strdup(path);

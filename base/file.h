@@ -6,6 +6,7 @@
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -22,6 +23,9 @@ enum status file_read(const char *path, size_t max, char **bytes, size_t *len,
  * the new ones are there. The umask does not matter. */
 enum status file_write_atomic(const char *path, const void *bytes, size_t len, mode_t mode,
                               struct error *err) MUST_CHECK;
+/* All of them, at that offset of an open file; interrupted and short writes go on. */
+enum status file_write_at(int fd, const void *bytes, size_t len, uint64_t at,
+                          struct error *err) MUST_CHECK;
 /* Makes path and its missing parents; what exists keeps its mode. */
 enum status file_make_dirs(const char *path, mode_t mode, struct error *err) MUST_CHECK;
 /* Removes path, a file or a directory with all below it, however deep. Links are removed, never
