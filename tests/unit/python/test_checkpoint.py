@@ -80,6 +80,73 @@ def test_any_layout_into_any_other_in_any_world(ranks, seed):
     """)
 
 
+@pytest.mark.parametrize("before,after", [(3, 2), (2, 4), (1, 3), (4, 1)])
+def test_flat_ranges_and_boxes_into_each_other_in_any_world(ranks, before, after):
+    text = """
+    import math, numpy, rondo
+    job = rondo.join()
+    WHOLE = {"a": numpy.arange(7 * 5 * 3, dtype="f4").reshape(7, 5, 3), "b": numpy.arange(11) * 1.5}
+
+    def flat(whole):
+        # As flat parameters are cut: equal lengths, the last ones with padding.
+        step = -(-whole.size // job.world)
+        ranges = [(rank, rank * step, rank * step + step) for rank in range(job.world)]
+        begin, end = ranges[job.rank][1:]
+        return (numpy.pad(whole.reshape(-1), (0, step * job.world - whole.size))[begin:end].copy(),
+                rondo.Flat(whole.shape, ranges))
+
+    def boxes(whole):
+        # Every row goes to a rank of its own choice: several boxes a rank.
+        rest = whole.shape[1:]
+        listed = [((5 * row + 1) % job.world, (row, *(0 for _ in rest)), (1, *rest))
+                  for row in range(whole.shape[0])]
+        mine = [whole[row : row + 1].copy() for row, (rank, *_) in enumerate(listed)
+                if rank == job.rank]
+        return mine, rondo.Boxes(whole.shape, listed)
+
+    def place(how):
+        out = {}
+        for name, whole in WHOLE.items():
+            value, placement = how(whole)
+            empty = isinstance(value, list) and not value
+            out[name] = rondo.Placed(rondo.Absent(whole.dtype, whole.shape) if empty else value,
+                                     placement)
+        return out
+    """
+    for number, (one, other) in enumerate((("flat", "boxes"), ("boxes", "flat")), 1):
+        ranks.run(before, text + f"rondo.save({number}, place({one}), samples=0)")
+        ranks.run(after, text + f"""
+    want, state = place({other}), place({other})
+    for value in state.values():
+        for part in value.value if isinstance(value.value, list) else [value.value]:
+            if not isinstance(part, rondo.Absent):
+                part[:] = 0  # padding is nobody's
+    rondo.load(state)
+    for name, value in want.items():
+        if isinstance(value.value, list):
+            assert all((a == b).all() for a, b in zip(state[name].value, value.value)), name
+        elif not isinstance(value.value, rondo.Absent):
+            assert (state[name].value == value.value).all(), name
+    """)
+
+
+def test_declared_aliases_are_filled_where_they_are_two(ranks):
+    text = """
+    import numpy, rondo
+    job = rondo.join()
+    """
+    ranks.run(2, text + """
+    layout = rondo.Layout({"*": rondo.On([0, 1])}, aliases={"head": "embed"})
+    rondo.save(1, {("embed", "head")[job.rank]: numpy.arange(4.0), "x": 1}, layout, samples=0)
+    """)
+    ranks.run(1, text + """
+    layout = rondo.Layout(aliases={"head": "embed"})
+    state = {"embed": numpy.zeros(4), "head": numpy.zeros(4), "x": 0}
+    rondo.load(state, layout, partial=True)
+    assert (state["embed"] == numpy.arange(4.0)).all() and (state["head"] == state["embed"]).all()
+    """)
+
+
 def test_replicas_are_written_once_between_them(ranks, tmp_path):
     ranks.run(3, """
     import numpy, rondo

@@ -214,5 +214,16 @@ def identity(value):
             str(value.device), flags)
 
 
+def copy(to, value, path):
+    """Into a tensor of the same form."""
+    if tuple(to.shape) != tuple(value.shape) or to.dtype != value.dtype:
+        refuse(path, "declared as an alias of a tensor of another form")
+    if is_array(to):
+        numpy_or_none().copyto(to, value)
+    else:
+        with torch_or_none().no_grad():
+            to.copy_(value)
+
+
 def copy_bytes(address, size):
     return ctypes.string_at(address, size)

@@ -138,6 +138,16 @@ class Described:
         for span in self.spans:
             if span.finish:
                 span.finish()
+        for alias, path in self.aliases.items():
+            self._fill_alias(self.tree.leaves.get(alias), self.tree.leaves.get(path))
+
+    def _fill_alias(self, alias, leaf):
+        """Tied by declaration, but in memory two tensors here: both get the bytes."""
+        if alias is None or leaf is None or is_absent(alias.value) or is_absent(leaf.value):
+            return
+        key = _memory.identity(alias.value)
+        if key is None or key != _memory.identity(leaf.value):
+            _memory.copy(alias.value, leaf.value, alias.path)
 
 
 def layout_text(world, layouts, rows, aliases):
