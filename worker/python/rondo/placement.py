@@ -94,12 +94,17 @@ class Replicate:
 class Shard:
     """Cut along a dimension over an axis of the mesh (all ranks when there is no mesh).
 
-    cuts: the boundaries, [0, ..., extent], one more than parts. Or size, the whole extent, cut by
-    rule "chunk" (torch's) or "balanced". With neither all parts are as long as this rank's.
+    Shard(0, "tensor") names the axis; Shard(0, [0, 9, 20]) the cuts: the boundaries, [0, ...,
+    extent], one more than parts. Or size, the whole extent, cut by rule "chunk" (torch's) or
+    "balanced". With neither all parts are as long as this rank's.
     blocks: extents that are cut each on its own and lie behind one another in every part (a fused
     QKV: [q, k, v])."""
 
     def __init__(self, dim, axis=None, cuts=None, size=None, rule="chunk", blocks=None):
+        if isinstance(axis, (list, tuple, range)):
+            if cuts is not None:
+                raise ValueError("Shard: the cuts are there twice")
+            axis, cuts = None, axis
         if rule not in RULES:
             raise ValueError(f"rule {rule!r}: one of {', '.join(RULES)}")
         if sum(given is not None for given in (cuts, size, blocks)) > 1:
