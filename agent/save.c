@@ -82,6 +82,7 @@ struct save_owner *save_owner_get(struct saves *saves, const char *tag)
     struct save_owner *owner = map_get_text(saves->owners, tag);
     if (!owner) {
         owner = NEW(struct save_owner);
+        owner->slots[0].step = owner->slots[1].step = -1;
         (void)snprintf(owner->tag, sizeof(owner->tag), "%s", tag);
         (void)map_put_text(saves->owners, tag, owner);
     }

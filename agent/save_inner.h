@@ -52,6 +52,7 @@ struct save_op { /* one thing under way for a worker */
     uint64_t connection, number; /* number 0: nobody waits for an answer */
     int slot;
     int64_t step;
+    bool settles; /* a look at slots: what is not filled will not be */
 };
 struct save_task { /* a seal or a deletion that the daemon wants */
     struct list node;

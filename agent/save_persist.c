@@ -147,6 +147,8 @@ static void save_persist_done(void *arg, enum status st, const struct error *err
     job->part = NULL;
     mem_free(save->part->node);
     save->part->node = mem_strdup(op->saves->agent->node);
+    save->part->has_persist_us = true;
+    save->part->persist_us = (uint64_t)(loop_now_us(op->saves->agent->loop) - save->made_us);
     log_info("save.written", log_str("worker", save->tag), log_int("step", save->step),
              log_int("bytes", (int64_t)atomic_load(&job->done_bytes)),
              log_int("us", (int64_t)save->part->persist_us));
@@ -200,7 +202,9 @@ void save_persist_given(struct saves *saves, struct worker *worker)
     if (owner->looking)
         return; /* what is found then is taken */
     if (unknown) {
-        look(saves, worker, save_op_create(saves, NULL, worker->tag));
+        struct save_op *op = save_op_create(saves, NULL, worker->tag);
+        op->settles = true; /* its worker asks for another one, or has ended */
+        look(saves, worker, op);
         return;
     }
     for (int i = 0; i < (int)COUNT_OF(owner->slots); i++) {
@@ -282,7 +286,7 @@ void saves_persisting(const struct saves *saves, uint32_t *count, uint64_t *byte
 /* --- what an earlier agent left */
 
 static void take_found(struct saves *saves, struct worker *worker,
-                       const struct vault_slot_found *found)
+                       const struct vault_slot_found *found, bool settles)
 {
     struct save_owner *owner = save_owner_get(saves, worker->tag);
     int index = found->name[5] - '0';
@@ -299,8 +303,8 @@ static void take_found(struct saves *saves, struct worker *worker,
     slot->step = found->step;
     slot->state = SAVE_SLOT_KEPT;
     struct save *known = found->step >= 0 ? save_find(saves, worker->tag, found->step) : NULL;
-    if (found->state == VAULT_SLOT_OPEN && !worker->ended_us) { /* perhaps it is being filled */
-        slot->state = SAVE_SLOT_GIVEN;
+    if (found->state == VAULT_SLOT_OPEN && !worker->ended_us && !settles) {
+        slot->state = SAVE_SLOT_GIVEN; /* perhaps it is being filled */
         return;
     }
     if (found->state != VAULT_SLOT_FILLED)
@@ -323,7 +327,7 @@ static void save_persist_scanned(void *arg, enum status st, const struct error *
     if (st != STATUS_OK)
         log_warn("save.slot", log_str("worker", op->tag), log_err(err));
     for (size_t i = 0; worker && i < job->found_count; i++)
-        take_found(op->saves, worker, &job->found[i]);
+        take_found(op->saves, worker, &job->found[i], op->settles);
     save_op_end(op);
 }
 

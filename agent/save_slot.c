@@ -127,14 +127,16 @@ static uint64_t most_bytes(const struct agent *agent)
     return agent->options.memory_mib ? (agent->options.memory_mib << 20) / 2 : SLOT_BYTES_MAX;
 }
 
-/* Over-written next: one with nothing in it, else the older. */
+/* Over-written next: one with nothing in it (best one that is not there yet), else the older. */
 static struct save_slot *free_slot(struct save_owner *owner)
 {
     struct save_slot *best = NULL;
     for (size_t i = 0; i < COUNT_OF(owner->slots); i++) {
         struct save_slot *slot = &owner->slots[i];
-        if ((slot->state == SAVE_SLOT_NONE || slot->state == SAVE_SLOT_KEPT) &&
-            (!best || slot->step < best->step))
+        if (slot->state != SAVE_SLOT_NONE && slot->state != SAVE_SLOT_KEPT)
+            continue;
+        if (!best || slot->step < best->step ||
+            (slot->step == best->step && slot->state < best->state))
             best = slot;
     }
     return best;

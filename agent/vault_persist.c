@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SMALL_BYTES_MAX ((size_t)64 << 20) /* of the files that are no shards */
@@ -205,26 +204,18 @@ static int file_order(const void *a, const void *b)
     return strcmp((*(Pb__CheckpointFile *const *)a)->path, (*(Pb__CheckpointFile *const *)b)->path);
 }
 
-static int64_t now_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static void describe(struct persist *self, int64_t began_us)
+static void describe(struct persist *self)
 {
     Pb__CheckpointPart *part = self->out;
     qsort(part->files, part->n_files, sizeof(*part->files), file_order);
     part->role = mem_strdup(self->job->role);
-    part->has_rank = part->has_samples = part->has_persist_us = true;
+    part->has_rank = true;
     part->rank = self->job->rank;
     part->has_samples = self->head->samples >= 0;
     part->samples = self->head->samples;
     part->layout_digest = mem_strdup(self->head->layout_digest);
     if (self->job->rank == 0)
         part->layout = mem_printf("%s/%s", self->part.name, SLOT_LAYOUT_NAME);
-    part->persist_us = (uint64_t)(now_us() - began_us);
 }
 
 static enum status check_part(const struct persist *self, struct error *err)
@@ -240,7 +231,6 @@ static enum status write_part(struct persist *self, struct error *err)
 {
     const struct vault_job *job = self->job;
     const struct io_pool_options options = {.threads = WRITE_THREADS};
-    int64_t began_us = now_us();
     self->out = NEW(Pb__CheckpointPart);
     pb__checkpoint_part__init(self->out);
     enum status status = io_pool_create(&options, &self->pool, err);
@@ -253,7 +243,7 @@ static enum status write_part(struct persist *self, struct error *err)
     if (status == STATUS_OK)
         status = vault_part_publish(&self->part, job->uid, job->gid, err);
     if (status == STATUS_OK)
-        describe(self, began_us);
+        describe(self);
     return status;
 }
 

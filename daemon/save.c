@@ -324,13 +324,29 @@ static void add_litter(struct save *save, const Pb__CheckpointPart *part)
 {
     Pb__Checkpoint *row = save_edit(save);
 
-    row->parts = mem_resize(row->parts, row->n_parts + 1, sizeof(*row->parts));
-    row->parts[row->n_parts++] = (Pb__CheckpointPart *)message_copy(&part->base);
-    row->version++;
-    save_copy_staged(save, part);
+    if (!part_known(row, part)) {
+        row->parts = mem_resize(row->parts, row->n_parts + 1, sizeof(*row->parts));
+        row->parts[row->n_parts++] = (Pb__CheckpointPart *)message_copy(&part->base);
+        row->version++;
+        save_copy_staged(save, part);
+    }
     save_chore_reset(save);
     save_chore_update(save);
     save_nodes_dirty(save);
+}
+
+/* A rank whose part failed has come to its end with it, and may have left files. */
+static void note_failed(struct save *save, const Pb__WorkerKey *key, const char *node)
+{
+    Pb__CheckpointPart part = PB__CHECKPOINT_PART__INIT;
+
+    if (save_view(save)->state != S(TORN) || !key->role)
+        return;
+    part.role = key->role;
+    part.has_rank = true;
+    part.rank = key->rank;
+    part.node = (char *)(uintptr_t)node;
+    add_litter(save, &part);
 }
 
 #define SUPERSEDED "its workers were restarted in place before it was committed"
@@ -351,14 +367,15 @@ static void staged_run(struct node *node, const Pb__ActualStaged *staged)
             save = save_create(job, staged);
         if (save_view(save)->state == S(STAGED))
             save_set_state(save, S(TORN), staged->error);
+        note_failed(save, staged->key, node_view(node)->name);
         return;
     }
     if (!save)
         save = save_create(job, staged);
-    if (part_known(save_view(save), staged->part))
-        return;
     if (save_view(save)->state == S(TORN))
         add_litter(save, staged->part);
+    if (part_known(save_view(save), staged->part))
+        return;
     if (save_view(save)->state != S(STAGED))
         return;
     add_part(save, staged->part);
@@ -534,6 +551,7 @@ void save_restarted(struct job *job)
         if (save_view(save)->state == S(STAGED) && !save_is_of_now(job, save_view(save)))
             save_set_state(save, S(TORN), SUPERSEDED);
     }
+    save_chore_update_all(job);
 }
 
 void save_attempt_ended(struct job *job)
@@ -541,6 +559,7 @@ void save_attempt_ended(struct job *job)
     tear(job, false, "the attempt ended before every rank had reported");
     note_damage(job);
     save_keep_run(job);
+    save_chore_update_all(job); /* nobody writes into torn ones any more */
 }
 
 /* Monotonic time until which a launch waits for a whole one to be committed; 0: none is under way.

@@ -2,6 +2,7 @@
 #include "daemon/save_chore.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/vault.h"
+#include "daemon/attempt.h"
 #include "daemon/node.h"
 #include "daemon/save_copy.h"
 #include "daemon/save_inner.h"
@@ -35,55 +36,6 @@ static bool wants_verify(const struct save *save)
            (row->state == SAVE_STATE(COMMITTED) && policy && policy->verify && is_newest(save));
 }
 
-void save_chore_update(struct save *save)
-{
-    const Pb__Checkpoint *row = save_view(save);
-    bool wanted =
-        row->n_parts &&
-        ((row->state == SAVE_STATE(STAGED) && row->n_parts >= row->parts_expected) ||
-         row->state == SAVE_STATE(TORN) || row->state == SAVE_STATE(EXPIRED) || wants_verify(save));
-
-    if (wanted == !list_is_empty(&save->chore))
-        return;
-    if (wanted)
-        list_add_last(&save->job->hub->chores, &save->chore);
-    else
-        list_remove(&save->chore);
-}
-
-void save_chore_update_all(struct job *job)
-{
-    LIST_EACH(&job->saves, item)
-    {
-        struct save *save = LIST_ITEM(item, struct save, node);
-        bool before = !list_is_empty(&save->chore);
-        if (!save_is_usable(save))
-            continue;
-        save_chore_update(save);
-        if (before != !list_is_empty(&save->chore))
-            save_nodes_dirty(save);
-    }
-}
-
-void save_chore_recount(struct hub *hub)
-{
-    size_t at = 0;
-
-    for (struct save *save; (save = map_next(hub->saves, &at));)
-        save_chore_update(save);
-}
-
-bool save_chore_is_due(const struct job *job)
-{
-    LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
-    {
-        const struct save *save = LIST_ITEM(item, struct save, node);
-        if (!list_is_empty(&save->chore) && !is_readable(save))
-            return true;
-    }
-    return false;
-}
-
 /* --- who does it, and has */
 
 static bool is_done_by(const struct save *save, const char *node)
@@ -110,6 +62,79 @@ static bool is_asked(const struct save *save, const char *node)
             return true;
     return false;
 }
+
+static bool is_done(const struct save *save)
+{
+    const Pb__Checkpoint *row = save_view(save);
+
+    for (size_t i = 0; i < row->n_parts; i++)
+        if (is_asked(save, row->parts[i]->node) && !is_done_by(save, row->parts[i]->node))
+            return false;
+    return true;
+}
+
+/* A torn one goes once nobody writes into it any more: a worker whose directory went away in the
+ * middle of a save would fail for it. */
+static bool wants_delete(const struct save *save)
+{
+    const Pb__Checkpoint *row = save_view(save);
+
+    if (row->state == SAVE_STATE(EXPIRED))
+        return true;
+    return row->state == SAVE_STATE(TORN) &&
+           (row->n_parts >= row->parts_expected || !attempt_is_open(save->job) ||
+            !save_is_of_now(save->job, row));
+}
+
+void save_chore_update(struct save *save)
+{
+    const Pb__Checkpoint *row = save_view(save);
+    bool whole = row->state == SAVE_STATE(STAGED) && row->n_parts >= row->parts_expected;
+    bool wanted =
+        row->n_parts && (whole || wants_delete(save) || wants_verify(save)) && !is_done(save);
+
+    if (wanted == !list_is_empty(&save->chore))
+        return;
+    if (wanted)
+        list_add_last(&save->job->hub->chores, &save->chore);
+    else
+        list_remove(&save->chore);
+}
+
+void save_chore_update_all(struct job *job)
+{
+    LIST_EACH(&job->saves, item)
+    {
+        struct save *save = LIST_ITEM(item, struct save, node);
+        bool before = !list_is_empty(&save->chore);
+        if (!save_is_usable(save) && save_view(save)->state != SAVE_STATE(TORN))
+            continue;
+        save_chore_update(save);
+        if (before != !list_is_empty(&save->chore))
+            save_nodes_dirty(save);
+    }
+}
+
+void save_chore_recount(struct hub *hub)
+{
+    size_t at = 0;
+
+    for (struct save *save; (save = map_next(hub->saves, &at));)
+        save_chore_update(save);
+}
+
+bool save_chore_is_due(const struct job *job)
+{
+    LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
+    {
+        const struct save *save = LIST_ITEM(item, struct save, node);
+        if (!list_is_empty(&save->chore) && !is_readable(save))
+            return true;
+    }
+    return false;
+}
+
+/* --- who has done it */
 
 void save_chore_reset(struct save *save)
 {

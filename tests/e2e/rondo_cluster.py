@@ -10,6 +10,7 @@ nobody). What workers need of the build is copied into it. Everything is waited 
 """
 
 import contextlib
+import hashlib
 import functools
 import json
 import os
@@ -186,6 +187,12 @@ class Cluster:
     def kill_daemon(self):
         self.daemon.kill()
         self.daemon.wait(LIMIT_S)
+
+    def slots_in_memory(self):
+        """Where the agents keep slots while jobs may come back."""
+        return [pathlib.Path("/dev/shm/rondo-" + hashlib.sha256(
+            str(self.dir / f"agents/n{number + 1}/work").encode()).hexdigest()[:16])
+            for number in range(self.agents)]
 
     def agent_pid(self, node):
         """From the process table: the agent that is up now."""
@@ -423,4 +430,6 @@ def running(agents=2, slots=4, flags=(), address="127.0.0.1", wrap=(), env=(), p
             print(cluster.log(200))
         if not os.environ.get("RONDO_KEEP"):
             shutil.rmtree(home, ignore_errors=True)
+            for path in cluster.slots_in_memory():
+                shutil.rmtree(path, ignore_errors=True)
     assert not left, "left behind:\n" + "\n".join(left)

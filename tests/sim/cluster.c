@@ -403,7 +403,12 @@ static void check_checkpoint(void *arg, const ProtobufCMessage *message)
     char vault[400];
     struct error err;
 
-    if (row->state != PB__CHECKPOINT__STATE__COMMITTED)
+    if (row->state == PB__CHECKPOINT__STATE__DAMAGED)
+        sim_fail(cluster->sim, "checkpoint %" PRId64 " is damaged: %s", row->id, row->reason);
+    cluster->from_slots += row->has_committed_us && row->format == PB__CHECKPOINT__FORMAT__SHARDED;
+    cluster->verified += row->state == PB__CHECKPOINT__STATE__VERIFIED;
+    if (row->state != PB__CHECKPOINT__STATE__COMMITTED &&
+        row->state != PB__CHECKPOINT__STATE__VERIFIED)
         return;
     snprintf(vault, sizeof(vault), "%s/vault", cluster->root);
     if (vault_verify(vault, row->path, row->manifest_digest, true, &err) != STATUS_OK)
@@ -437,6 +442,9 @@ static void check_end(struct cluster *cluster)
     if (health.drifts)
         sim_fail(cluster->sim, "use differed from a recount on %" PRIu64 " nodes", health.drifts);
     sim_db_each(cluster->db, CHANGE_CHECKPOINT, check_checkpoint, cluster);
+    sim_trace(cluster->sim,
+              "slots filled %" PRIu64 ", checkpoints from slots %" PRIu64 ", verified %" PRIu64,
+              cluster->filled, cluster->from_slots, cluster->verified);
     for (void *found; (found = map_next(cluster->reported, &at));)
         cluster->points++;
     lost = cluster->points - sim_db_points(cluster->db);

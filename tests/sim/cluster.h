@@ -43,6 +43,7 @@ struct cluster {
     bool lonely;              /* a daemon that is often away, programs that often fail */
     bool calm;                /* faults have stopped */
     uint64_t crashes, points, restarts;
+    uint64_t filled, from_slots, verified; /* slots that workers filled; checkpoints at the end */
 };
 
 /* Runs one seed; true: nothing was broken. verbose: prints the trace also when all is well. */

@@ -406,6 +406,9 @@ static void config_fill(struct host *host, struct agent_config *config)
     mem_free(config->state_dir);
     config->node = mem_strdup(host->name);
     config->state_dir = mem_printf("%s/state", host->dir);
+    mem_free(config->slot_dir);
+    config->slot_dir = mem_printf("%s/slots", host->dir);
+    config->verify_mib_s = 1024;
     config->vault.items = mem_array(1, sizeof(char *));
     config->vault.items[0] = mem_printf("default=%s/vault:shared", host->cluster->root);
     config->vault.count = 1;

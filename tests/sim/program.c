@@ -2,6 +2,7 @@
 #include "tests/sim/program.h"
 #include "base/mem.h"
 #include "tests/sim/cluster.h"
+#include "tests/support/slot_fill.h"
 #include "worker/env.h"
 #include "worker/gate.h"
 #include "worker/record.h"
@@ -17,7 +18,7 @@
 
 #define ASK_AGAIN_US 50000
 
-enum doing { STEPPING, SAVING_DIR, SAVING_COMMIT };
+enum doing { STEPPING, SAVING_DIR, SAVING_COMMIT, SAVING_STAGE, SAVING_STAGED };
 struct program {
     struct host_proc *proc;
     struct sim *sim;
@@ -26,12 +27,13 @@ struct program {
     struct reports reports;
     bool opened;
     int64_t job, step, last, every;
-    uint32_t attempt, rank;
+    uint32_t attempt, rank, world;
     int64_t pace_us;
     enum doing doing;
     uint64_t asks;
     char dir[4096];
-    bool deaf; /* ignores TERM */
+    bool deaf;   /* ignores TERM */
+    bool shards; /* its job saves by slots */
     bool stops;
 };
 
@@ -85,6 +87,8 @@ struct program *program_create(struct host_proc *proc)
     program->job = env_number(proc, ENV_JOB, 0);
     program->attempt = (uint32_t)env_number(proc, ENV_ATTEMPT, 0);
     program->rank = (uint32_t)env_number(proc, ENV_RANK, 0);
+    program->world = (uint32_t)env_number(proc, ENV_WORLD, 1);
+    program->shards = program->job % 2 == 0; /* the same for all of its ranks */
     program->step = env_number(proc, ENV_RESUME_STEP, 0);
     program->last = env_number(proc, "STEPS", 20);
     program->every = env_number(proc, ENV_EVERY_STEPS, 0);
@@ -177,6 +181,48 @@ static void got_dir(void *arg, const Pb__WorkerAnswer *answer)
     ask(program, PB__WORKER_ASK__KIND__COMMIT, committed);
 }
 
+static void staged(void *arg, const Pb__WorkerAnswer *answer)
+{
+    struct program *program = arg;
+
+    if (program->doing != SAVING_STAGED || answer->number != program->asks)
+        return;
+    if (answer->status != 0)
+        sim_fail(program->sim, "%s: STAGED is refused: %s", program->proc->tag, answer->error);
+    program->doing = STEPPING;
+    later(program, program->pace_us);
+}
+
+/* Fills it, and may die before it says so: what is filled is saved all the same. */
+static void got_slot(void *arg, const Pb__WorkerAnswer *answer)
+{
+    struct program *program = arg;
+    struct cluster *cluster = program->proc->host->cluster;
+
+    if (program->doing != SAVING_STAGE || answer->number != program->asks)
+        return;
+    if (answer->status == STATUS_UNAVAILABLE) /* asked again in a while */
+        return;
+    if (answer->status != 0 || !answer->dir) {
+        program->doing = STEPPING;
+        later(program, program->pace_us);
+        return;
+    }
+    bool dies = !cluster->calm && sim_chance(program->sim, 60);
+    bool half = dies && sim_chance(program->sim, 300);
+    if (!slot_fill_file(answer->dir, program->world, program->rank, program->step,
+                        program->step * 10, half ? SLOT_FILL_UNFILLED : SLOT_FILL_GOOD))
+        sim_fail(program->sim, "%s: a slot could not be filled", program->proc->tag);
+    if (!half)
+        cluster->filled++;
+    if (dies) {
+        host_proc_exit(program->proc, 0, SIGKILL);
+        return;
+    }
+    program->doing = SAVING_STAGED;
+    ask(program, PB__WORKER_ASK__KIND__STAGED, staged);
+}
+
 struct again {
     struct program *program;
     uint64_t number;
@@ -195,6 +241,10 @@ static void ask_again(void *arg)
         ask(program, PB__WORKER_ASK__KIND__SAVE_DIR, got_dir);
     else if (program->doing == SAVING_COMMIT)
         ask(program, PB__WORKER_ASK__KIND__COMMIT, committed);
+    else if (program->doing == SAVING_STAGE)
+        ask(program, PB__WORKER_ASK__KIND__STAGE, got_slot);
+    else if (program->doing == SAVING_STAGED)
+        ask(program, PB__WORKER_ASK__KIND__STAGED, staged);
 }
 
 static void ask(struct program *program, Pb__WorkerAsk__Kind kind,
@@ -209,6 +259,8 @@ static void ask(struct program *program, Pb__WorkerAsk__Kind kind,
     one.kind = kind;
     one.step = program->step;
     one.samples = program->step * 10;
+    one.has_bytes = kind == PB__WORKER_ASK__KIND__STAGE;
+    one.bytes = SLOT_FILL_BYTES;
     host_ask(program->proc, &one, answer, program);
     sim_after_owned(program->sim, NULL, ASK_AGAIN_US, ask_again, mem_dup(&again, sizeof(again)));
 }
@@ -236,8 +288,11 @@ static void after_gates(struct program *program, bool save)
 {
     report(program);
     if (save && !program->stops) {
-        program->doing = SAVING_DIR;
-        ask(program, PB__WORKER_ASK__KIND__SAVE_DIR, got_dir);
+        program->doing = program->shards ? SAVING_STAGE : SAVING_DIR;
+        if (program->shards)
+            ask(program, PB__WORKER_ASK__KIND__STAGE, got_slot);
+        else
+            ask(program, PB__WORKER_ASK__KIND__SAVE_DIR, got_dir);
         return;
     }
     later(program, program->pace_us);
