@@ -4,6 +4,12 @@
 #include "worker/edge.h"
 #include "worker/member.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
 static int ask_for_too_much(void *arg)
 {
     int *entered = arg;
@@ -21,12 +27,13 @@ static int ask_for_more_than_there_is(void *arg)
     return 0;
 }
 
+static struct arena *kept; /* what a call had built when memory ran out is nobody's */
+
 static int fill_an_arena(void *arg)
 {
-    struct arena *arena = arena_create(64); /* lost: that is what the edge does */
-
     (void)arg;
-    (void)arena_alloc(arena, 100);
+    kept = arena_create(64);
+    (void)arena_alloc(kept, 100);
     return 0;
 }
 
@@ -43,8 +50,10 @@ static void out_of_memory_is_a_result(void **state)
     assert_int_equal(edge_run(ask_for_too_much, &entered), -RONDO_EXHAUSTED);
     assert_int_equal(entered, 1);
     assert_string_equal(member_error(), "out of memory");
-    assert_int_equal(edge_run(ask_for_more_than_there_is, NULL), -RONDO_EXHAUSTED);
+    if (!SANITIZED) /* its allocator ends the program itself */
+        assert_int_equal(edge_run(ask_for_more_than_there_is, NULL), -RONDO_EXHAUSTED);
     assert_int_equal(edge_run(fill_an_arena, NULL), -RONDO_EXHAUSTED);
+    arena_destroy(kept);
 }
 
 static void results_pass_through(void **state)
