@@ -222,7 +222,7 @@ static void a_flipped_byte_is_found_before_it_is_staged(void **state) /* K16, M5
     expect_error(*state, "flipped", "block");
 }
 
-static void a_hole_in_the_layout_is_found_before_it_is_staged(void **state) /* K21, K24 */
+static void a_hole_in_the_layout_is_no_part(void **state) /* K21, K24 */
 {
     expect_error(*state, "hole", "w");
 }
@@ -332,7 +332,7 @@ int main(int argc, char **argv)
         T(a_worker_that_dies_after_filled_has_saved),
         T(what_was_not_filled_is_no_save),
         T(a_flipped_byte_is_found_before_it_is_staged),
-        T(a_hole_in_the_layout_is_found_before_it_is_staged),
+        T(a_hole_in_the_layout_is_no_part),
         T(files_that_have_no_business_there_are_refused),
         T(the_next_agent_goes_on),
         T(what_was_told_is_not_written_again),

@@ -140,7 +140,7 @@ static void say_damaged(struct rig_node *node, int64_t job, uint32_t rank, uint3
 }
 
 /* Each attempt finds another one bad: an older one each time, then an end with words. */
-static void a_loader_that_finds_damage_goes_one_back_and_never_in_a_loop(void **state) /* K17 M49 */
+static void damage_goes_one_back_and_never_in_a_loop(void **state) /* K17 M49 */
 {
     struct rig *rig = *state;
     struct rig_node *node = rig_node_join(rig, "n1", 2);
@@ -222,7 +222,7 @@ int main(void)
         T(ranks_that_do_not_agree_on_the_layout_tear_it),
         T(one_plain_and_one_sharded_part_are_no_checkpoint),
         T(a_part_that_comes_after_it_was_torn_is_deleted_too),
-        T(a_loader_that_finds_damage_goes_one_back_and_never_in_a_loop),
+        T(damage_goes_one_back_and_never_in_a_loop),
         T(damage_that_is_told_last_counts),
         T(nodes_with_vaults_of_their_own_each_seal_and_verify),
     };
