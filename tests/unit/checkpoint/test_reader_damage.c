@@ -1,6 +1,5 @@
 /* test_reader_damage.c - any changed bit of a sealed checkpoint is found, and named; files that are
  * cut, grown, exchanged or gone too. */
-#include "checkpoint/shard_read.h"
 #include "tests/unit/checkpoint/sharded.h"
 
 static const char two[] =
@@ -205,51 +204,13 @@ static void stray_files_are_not_looked_at(void **state)
     damage_fini(&damage);
 }
 
-/* The whole file at once: what `verify` does. */
-static void verification_reads_every_byte(void **state)
-{
-    struct damage damage = damage_make(*state, wide);
-    SCOPED_TEXT char *path = path_of(&damage, SHARD_0);
-    SCOPED_TEXT char *table = path_of(&damage, "trainer-0/blocks.crc32c");
-    SCOPED_TEXT char *bytes = NULL;
-    SCOPED(block_table_destroy) struct block_table *blocks = NULL;
-    SCOPED(io_pool_destroy) struct io_pool *pool = NULL;
-    const struct io_pool_options options = {.threads = 3, .buffer_bytes = 2 * BLOCK_TABLE_BLOCK};
-    struct digest_file digest;
-    struct shard_read_whole want;
-    int dir = open(damage.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    size_t len;
-
-    assert_int_equal(file_read(table, 1 << 20, &bytes, &len, NULL), STATUS_OK);
-    assert_int_equal(block_table_parse(bytes, len, &blocks, NULL), STATUS_OK);
-    assert_int_equal(digest_file(path, false, &digest, NULL), STATUS_OK);
-    want.crc32c = digest.crc32c;
-    memcpy(want.xxh3, digest.xxh3, sizeof want.xxh3);
-    assert_int_equal(io_pool_create(&options, &pool, NULL), STATUS_OK);
-    for (int round = 0; round < 3; round++) {
-        struct shard_read read;
-        struct error err = {0};
-        assert_int_equal(shard_read_open(dir, SHARD_0, &blocks->files[0], NULL, &read, NULL),
-                         STATUS_OK);
-        enum status st = shard_read_verify(pool, &read, &want, NULL, &err);
-        shard_read_close(&read);
-        assert_int_equal(st, round ? STATUS_DATA_LOSS : STATUS_OK);
-        if (round == 1)
-            assert_non_null(strstr(err.text, "block 4"));
-        flip(path, 4 * 65536 + 77, 1); /* the first time: damaged; the second: whole */
-        want.xxh3[0] ^= round == 1;    /* but now another digest is wanted */
-    }
-    close(dir);
-    damage_fini(&damage);
-}
-
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, unit_dir_setup, unit_dir_teardown)
     const struct CMUnitTest tests[] = {
         T(every_flipped_bit_is_found_and_named), T(the_damaged_block_is_the_one_that_is_named),
         T(files_of_another_size_are_refused),    T(exchanged_files_are_found),
-        T(stray_files_are_not_looked_at),        T(verification_reads_every_byte),
+        T(stray_files_are_not_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

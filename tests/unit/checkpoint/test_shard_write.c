@@ -241,58 +241,13 @@ static void what_is_there_is_left_alone(void **state)
     assert_false(is_there(place));
 }
 
-/* --- the pool itself */
-
-struct order {
-    struct io_pool *pool;
-    size_t seen[100], count, fails;
-};
-
-static enum status take_turn(void *arg, size_t item, void *buffer, struct error *err)
-{
-    struct order *order = arg;
-
-    memset(buffer, (int)item, BUFFER);
-    if (item == order->fails)
-        return error_set(err, STATUS_DENIED, "item %zu", item);
-    if (!io_pool_turn(order->pool, item))
-        return STATUS_CANCELLED;
-    order->seen[order->count++] = item;
-    io_pool_turn_over(order->pool);
-    return STATUS_OK;
-}
-
-static void turns_are_in_order_and_the_first_failure_is_told(void **state)
-{
-    const struct place *place = *state;
-    struct order order = {.pool = place->pool, .fails = SIZE_MAX};
-    struct error err;
-
-    assert_int_equal(io_pool_run(place->pool, 100, take_turn, &order, NULL), STATUS_OK);
-    assert_int_equal(order.count, 100);
-    for (size_t i = 0; i < 100; i++)
-        assert_int_equal(order.seen[i], i);
-    for (size_t fails = 0; fails < 100; fails += 9) {
-        order = (struct order){.pool = place->pool, .fails = fails};
-        assert_int_equal(io_pool_run(place->pool, 100, take_turn, &order, &err), STATUS_DENIED);
-        SCOPED_TEXT char *text = mem_printf("item %zu", fails);
-        assert_string_equal(err.text, text);
-        assert_true(order.count <= fails);
-    }
-    assert_int_equal(io_pool_run(place->pool, 0, take_turn, &order, NULL), STATUS_OK);
-}
-
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, place_setup, place_teardown)
     const struct CMUnitTest tests[] = {
-        T(images_of_every_size_are_written),
-        T(short_and_interrupted_calls_go_on),
-        T(without_direct_io_the_cache_is_used),
-        T(a_failure_at_any_call_leaves_nothing),
-        T(an_image_that_changed_is_not_written),
-        T(what_is_there_is_left_alone),
-        T(turns_are_in_order_and_the_first_failure_is_told),
+        T(images_of_every_size_are_written),     T(short_and_interrupted_calls_go_on),
+        T(without_direct_io_the_cache_is_used),  T(a_failure_at_any_call_leaves_nothing),
+        T(an_image_that_changed_is_not_written), T(what_is_there_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
