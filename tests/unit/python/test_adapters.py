@@ -224,3 +224,50 @@ def test_tensor_parallel_moments_follow_their_parameter(ranks):
     for name, value in optimizer.state[model["w"]].items():
         assert torch.equal(value, after[name]), name
     """)
+
+
+def test_stages_of_a_pipeline_are_declared_by_the_whole_module_on_meta(ranks):
+    """Three stages, of which each rank has one; then one process with all of it, then two."""
+    text = """
+    import torch, rondo
+    job = rondo.join()
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
+    whole = {name: value.clone() for name, value in model.state_dict().items()}
+    stage = lambda name: int(name.split(".")[0]) * job.world // 6
+    for at in range(6):
+        if stage(f"{at}.") != job.rank:
+            model[at].to_empty(device="meta")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    layout = rondo.Layout(lambda path, value: rondo.On([stage(path.partition(".")[2])])
+                          if path.startswith("model.") else None)
+    state = {"model": model, "optimizer": rondo.Optimizer(optimizer, model)}
+
+    def step():
+        optimizer.zero_grad()
+        mine = [p for p in model.parameters() if p.device.type != "meta"]
+        sum((p ** 3).sum() for p in mine).backward()
+        optimizer.step()
+
+    def seen():
+        return {name: (p.detach().clone(), optimizer.state[p]["exp_avg"].clone(),
+                       optimizer.state[p]["step"].clone())
+                for name, p in model.named_parameters() if p.device.type != "meta"}
+    """
+    ranks.run(3, text + "step(); step(); rondo.save(2, state, layout, samples=2)")
+    ranks.run(1, text + """
+    step(); step()
+    torch.save(seen(), "want")
+    """)
+    for world in (1, 2):
+        ranks.run(world, text + """
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.device.type != "meta": p.zero_()
+    rondo.load(state, layout)
+    want = torch.load("want")
+    found = seen()
+    assert len(found) == 12 // job.world
+    for name, values in found.items():
+        assert all(torch.equal(a, b) for a, b in zip(values, want[name])), name
+    """)

@@ -19,12 +19,12 @@ class PerRank:
 
 
 class Leaf:
-    """A tensor. placement: given with it. of: the tensor that it is placed like."""
+    """A tensor. placement: given with it. like: what says which other it is placed like."""
 
-    __slots__ = ("path", "value", "placement", "of")
+    __slots__ = ("path", "value", "placement", "like")
 
-    def __init__(self, path, value, placement=None, of=None):
-        self.path, self.value, self.placement, self.of = path, value, placement, of
+    def __init__(self, path, value, placement=None, like=None):
+        self.path, self.value, self.placement, self.like = path, value, placement, like
 
 
 class Tree:
@@ -44,7 +44,7 @@ class Tree:
         if isinstance(value, Placed):
             return self._leaf(Leaf(path, value.value, value.placement))
         if isinstance(value, Like):
-            return self._leaf(Leaf(path, value.value, None, value.of))
+            return self._leaf(Leaf(path, value.value, None, value))
         if isinstance(value, Absent) or _memory.is_leaf(value):
             return self._leaf(Leaf(path, value))
         if is_object(value):

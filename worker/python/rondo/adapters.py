@@ -31,7 +31,8 @@ class Optimizer:
         state = {"model": model, "optimizer": rondo.Optimizer(optimizer, model)}
 
     An entry of a parameter's own shape is placed as the parameter is; others are replicated. model:
-    a module, a dict or list of modules, or (name, parameter) pairs."""
+    a module, a dict or list of modules, or (name, parameter) pairs. Parameters on torch's "meta"
+    device are other ranks' (stages of a pipeline): say by a layout whose they are."""
 
     def __init__(self, optimizer, model):
         self.optimizer, self.model = optimizer, model
@@ -56,7 +57,9 @@ class Optimizer:
         return self.optimizer.state.get(parameter, {})
 
     def _place(self, value, name, parameter):
-        return Like(value, parameter) if _memory.is_leaf(value) else value
+        if isinstance(value, Absent) or _memory.is_leaf(value):
+            return Like(value, parameter, name)
+        return value
 
     # --- saved
 
@@ -73,7 +76,12 @@ class Optimizer:
         return {"state": state, "groups": groups}
 
     def state_dict(self):
-        return self._state(lambda name, parameter: self._entries(parameter))
+        kinds = entry_kinds(self.optimizer.state)
+
+        def entries(name, parameter):
+            return absent_entries(kinds, parameter) if is_elsewhere(parameter) \
+                else self._entries(parameter)
+        return self._state(entries)
 
     def load_state_dict(self, state):
         raise TypeError("rondo.load reads it")
@@ -90,6 +98,8 @@ class Optimizer:
 
     def _room(self, key, entry, parameter, path):
         dtype, shape = entry
+        if is_elsewhere(parameter):
+            return Absent(dtype, shape)
         held = self._entries(parameter).get(key)
         if _memory.is_leaf(held) and _memory.dtype_name(held.dtype, path) == dtype:
             return held
@@ -137,6 +147,32 @@ class Optimizer:
                 raise Mismatch(f"{path}: no group in the checkpoint has the parameters "
                                f"{', '.join(sorted(own)[:4])} ...")
             group.update({key: value for key, value in found.items() if key != "params"})
+
+
+def is_elsewhere(parameter):
+    """Of another stage of a pipeline: known by its shape only."""
+    return parameter.device.type == "meta"
+
+
+def entry_kinds(state):
+    """(key, dtype, shape; None: the parameter's) of the entries of the first parameter that has
+    any: the others' are of the same kinds."""
+    for parameter, entries in state.items():
+        out = []
+        for key, value in sorted(entries.items()):
+            if not _memory.is_leaf(value):
+                continue
+            same = tuple(value.shape) == tuple(parameter.shape) and value.ndim > 0
+            out.append([key, _memory.dtype_name(value.dtype, key),
+                        None if same else list(value.shape)])
+        if out:
+            return out
+    return []
+
+
+def absent_entries(kinds, parameter):
+    return {key: Absent(dtype, parameter.shape if shape is None else shape)
+            for key, dtype, shape in kinds}
 
 
 class ZeroOptimizer(Optimizer):
@@ -194,26 +230,12 @@ class ZeroOptimizer(Optimizer):
         def entries(name, parameter):
             if owners[id(parameter)] == rank:
                 return self._entries(parameter)
-            return {key: Absent(dtype, parameter.shape if shape is None else shape)
-                    for key, dtype, shape in kinds}
+            return absent_entries(kinds, parameter)
         return self._state(entries)
-
-    def _own_kinds(self):
-        """(key, dtype, shape; None: the parameter's) of the entries of the first own parameter."""
-        for parameter, entries in self.optimizer.optim.state.items():
-            out = []
-            for key, value in sorted(entries.items()):
-                if not _memory.is_leaf(value):
-                    refuse(f"optimizer.{key}", "an entry that is no tensor cannot be divided")
-                same = tuple(value.shape) == tuple(parameter.shape) and value.ndim > 0
-                out.append([key, _memory.dtype_name(value.dtype, key),
-                            None if same else list(value.shape)])
-            return out
-        return []
 
     def _agreed_kinds(self):
         if self._kinds is None:
-            own = self._own_kinds()
+            own = entry_kinds(self.optimizer.optim.state)
             self._kinds = max(gather_json(own), key=len) if self.optimizer.world_size > 1 else own
         return self._kinds
 

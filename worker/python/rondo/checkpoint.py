@@ -10,7 +10,7 @@ import time
 
 from . import _current, _library, _memory, _plain
 from ._state import Mismatch, Restore, Tree
-from .placement import Absent, as_layout, resolve, resolve_dtensor
+from .placement import Absent, On, as_layout, resolve, resolve_dtensor
 from .sampler import Sampler, SamplerMismatch
 
 SAVE_S = 600.0
@@ -69,7 +69,7 @@ class Described:
         value = leaf.value
         if leaf.placement is None and _memory.is_dtensor(value):
             return resolve_dtensor(value, self.rank, self.world)
-        if leaf.placement is None and leaf.of is not None:
+        if leaf.placement is None and leaf.like is not None:
             return self._resolve_like(leaf)
         placement = leaf.placement
         if placement is None:
@@ -77,13 +77,22 @@ class Described:
         return self._resolve_placed(placement, leaf.path, value)
 
     def _resolve_like(self, leaf):
-        other = self.by_identity.get(_memory.identity(leaf.of))
+        other = self._other(leaf.like)
         placement = None
-        if tuple(leaf.value.shape) == tuple(leaf.of.shape) and other is not None:
+        if other is not None:
             placement = other.placement
             if placement is None:
                 placement = self.layout.find(other.path, other.value)
+            same = tuple(leaf.value.shape) == tuple(leaf.like.of.shape)
+            placement = placement if same or isinstance(placement, On) else None
         return self._resolve_placed(placement, leaf.path, leaf.value)
+
+    def _other(self, like):
+        """By its memory; where it has none here, by its name in one of the state's modules."""
+        found = self.by_identity.get(_memory.identity(like.of))
+        for path in self.tree.objects if found is None and like.name else ():
+            found = found or self.tree.leaves.get(f"{path}.{like.name}")
+        return found
 
     def _resolve_placed(self, placement, path, value):
         several = isinstance(value, (list, tuple))

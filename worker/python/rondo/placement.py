@@ -185,10 +185,10 @@ class Placed:
 
 class Like:
     """A tensor that is placed as another one is when both have the same shape (an optimizer's
-    moments), else replicated."""
+    moments), else whole on the ranks that hold the other. name: of that one in its module."""
 
-    def __init__(self, value, of):
-        self.value, self.of = value, of
+    def __init__(self, value, of, name=None):
+        self.value, self.of, self.name = value, of, name
 
 
 class Absent:
