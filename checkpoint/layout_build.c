@@ -211,7 +211,6 @@ static enum status check_bytes_of_range(const struct layout_class *class,
                                         const struct layout_tensor *tensor, struct error *err)
 {
     uint64_t bits = dtype_bits(tensor->dtype), elements = layout_tensor_elements(tensor);
-    bool rows_whole = tensor->dims && tensor->shape[tensor->dims - 1] * bits % 8 == 0;
 
     for (uint32_t i = 0; i < class->items; i++) {
         uint64_t begin = class->corners[2 * (size_t)i], end = class->corners[2 * (size_t)i + 1];
@@ -221,7 +220,7 @@ static enum status check_bytes_of_range(const struct layout_class *class,
             end = elements;
         if (begin == end || (begin == 0 && end == elements))
             continue;
-        if (!rows_whole || begin * bits % 8 != 0 || end * bits % 8 != 0)
+        if (layout_tensor_unit(tensor) == 0 || begin * bits % 8 != 0 || end * bits % 8 != 0)
             return error_set(err, STATUS_INVALID, "range %" PRIu64 ":%" PRIu64 " cuts a byte",
                              begin, end);
     }
@@ -239,7 +238,7 @@ static enum status check_bytes(const struct layout_class *class, const struct la
         return STATUS_OK;
     if (class->kind == LAYOUT_FLAT)
         return check_bytes_of_range(class, tensor, err);
-    if (class->unit % 8 * bits % 8 == 0)
+    if (layout_tensor_unit(tensor) > 0 && class->unit % 8 * bits % 8 == 0)
         return STATUS_OK;
     for (uint32_t i = 0; i < class->items; i++)
         if (layout_class_box(class, i, &box) &&

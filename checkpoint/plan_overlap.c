@@ -158,13 +158,6 @@ enum status plan_overlap_each(const struct layout_class *class, const struct lay
 
 /* --- bytes */
 
-/* Rows that are no whole bytes: only whole tensors have whole bytes then. */
-static bool rows_split_bytes(const struct layout_tensor *tensor)
-{
-    uint64_t bits = dtype_bits(tensor->dtype);
-    return bits % 8 != 0 && (tensor->dims == 0 || tensor->shape[tensor->dims - 1] % 8 * bits % 8);
-}
-
 static void add_loop(struct plan_run *run, struct plan_loop loop)
 {
     struct plan_loop *inner = run->loops ? &run->loop[run->loops - 1] : NULL;
@@ -178,24 +171,17 @@ static void add_loop(struct plan_run *run, struct plan_loop loop)
         run->loop[run->loops++] = loop;
 }
 
-enum status plan_overlap_run(const struct plan_overlap *overlap, const struct layout_box *wanted,
-                             const struct layout_tensor *tensor, struct plan_run *out,
-                             struct error *err)
+void plan_overlap_run(const struct plan_overlap *overlap, const struct layout_box *wanted,
+                      const struct layout_tensor *tensor, struct plan_run *out)
 {
-    uint64_t bits = dtype_bits(tensor->dtype), whole = layout_tensor_bytes(tensor);
-    uint64_t source_step, target_step;
+    uint64_t bits = dtype_bits(tensor->dtype), source_step, target_step;
     const struct layout_box *source = &overlap->source, *common = &overlap->common;
 
     out->source_at = out->target_at = 0;
     out->loops = 0;
-    out->bytes = whole;
-    if (rows_split_bytes(tensor)) {
-        if (layout_box_bytes(source, tensor) == whole && layout_box_bytes(wanted, tensor) == whole)
-            return STATUS_OK;
-        return error_set(err, STATUS_INVALID, "its rows are no whole bytes and cannot be cut");
-    }
-    if (tensor->dims == 0)
-        return STATUS_OK;
+    out->bytes = layout_tensor_bytes(tensor);
+    if (tensor->dims == 0 || layout_tensor_unit(tensor) == 0)
+        return; /* it has no pieces but itself */
     uint32_t last = tensor->dims - 1;
     out->bytes = common->size[last] * bits / 8;
     out->source_at = (common->offset[last] - source->offset[last]) * bits / 8;
@@ -215,7 +201,6 @@ enum status plan_overlap_run(const struct plan_overlap *overlap, const struct la
         out->loop[i] = out->loop[out->loops - 1 - i];
         out->loop[out->loops - 1 - i] = swapped;
     }
-    return STATUS_OK;
 }
 
 uint32_t plan_overlap_nearest(const struct layout_class *class, uint32_t item,

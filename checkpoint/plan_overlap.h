@@ -17,10 +17,9 @@ typedef enum status (*plan_overlap_fn)(void *arg, const struct plan_overlap *ove
 enum status plan_overlap_each(const struct layout_class *class, const struct layout_tensor *tensor,
                               const struct layout_box *wanted, plan_overlap_fn fn, void *arg,
                               struct error *err) MUST_CHECK;
-/* Fills offsets, bytes and loops. STATUS_INVALID: elements of less than a byte do not part so. */
-enum status plan_overlap_run(const struct plan_overlap *overlap, const struct layout_box *wanted,
-                             const struct layout_tensor *tensor, struct plan_run *out,
-                             struct error *err) MUST_CHECK;
+/* Fills offsets, bytes and loops. */
+void plan_overlap_run(const struct plan_overlap *overlap, const struct layout_box *wanted,
+                      const struct layout_tensor *tensor, struct plan_run *out);
 /* The holders of an item that cost the least; out has room for all. Returns how many. */
 uint32_t plan_overlap_nearest(const struct layout_class *class, uint32_t item,
                               const struct plan_options *options, struct layout_holder *out);

@@ -259,6 +259,8 @@ static void elements_of_half_a_byte_are_cut_at_bytes(void **state)
     expect(GRID("[[0,2,4],[0,3]]", "[[0],[1]]"), "[\"w\",\"F4\",[4,3],0]", "within a byte");
     expect(GRID("[[0,4],[0,3]]", "[[0]]"), "[\"w\",\"F4\",[4,3],0]", NULL);
     expect(GRID("[[0,3],[0,3]]", "[[0]]"), "[\"w\",\"F4\",[3,3],0]", "no whole bytes");
+    expect("{\"kind\":\"boxes\",\"boxes\":[[0,[0,0],[4,2]]]}", "[\"w\",\"F4\",[4,3],0]",
+           "within a byte");
     expect("{\"kind\":\"flat\",\"ranges\":[[0,0,9],[1,9,24]]}", "[\"w\",\"F4\",[4,6],0]",
            "range 0:9 cuts a byte");
     expect("{\"kind\":\"flat\",\"ranges\":[[0,0,8],[1,8,25]]}", "[\"w\",\"F4\",[4,6],0]", NULL);

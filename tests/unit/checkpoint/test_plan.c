@@ -54,6 +54,26 @@ static void a_column_slice_is_one_run(void **state)
     assert_false(plan_next(plan, &at, &run));
 }
 
+static void offsets_need_more_than_32_bits(void **state)
+{
+    uint64_t columns = (uint64_t)6 << 32;
+    SCOPED(layout_table_destroy) struct layout_table *source = one_tensor(2, 0, "w", columns);
+    SCOPED(layout_table_destroy) struct layout_table *target = one_tensor(3, 1, "w", columns);
+    SCOPED(plan_destroy) struct plan *plan = NULL;
+    struct plan_cursor at = {0};
+    struct plan_run run;
+
+    (void)state;
+    assert_int_equal(plan_rank(source, target, 2, NULL, &plan, NULL), STATUS_OK);
+    assert_true(plan_bytes(plan) == 8 * columns / 3 * 4);
+    assert_true(plan_next(plan, &at, &run) && plan_next(plan, &at, &run));
+    assert_int_equal(run.source_rank, 1);
+    assert_true(run.source_at == columns / 3 * 2 * 4);
+    assert_true(run.target_at == 4 * (columns / 3) * 4); /* behind four rows */
+    assert_true(run.bytes == columns / 3 * 4);
+    assert_true(run.loop[0].source_step == columns * 4);
+}
+
 static void rows_are_contiguous(void **state)
 {
     SCOPED(layout_table_destroy) struct layout_table *source = one_tensor(4, 0, "w", 6);
@@ -185,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_column_slice_is_one_run),
+        cmocka_unit_test(offsets_need_more_than_32_bits),
         cmocka_unit_test(rows_are_contiguous),
         cmocka_unit_test(missing_and_surplus_tensors_are_errors_unless_partial),
         cmocka_unit_test(another_shape_is_an_error_always),
