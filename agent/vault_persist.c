@@ -58,13 +58,13 @@ static enum status open_slot(struct persist *self, struct error *err)
 {
     const struct vault_job *job = self->job;
     struct stat st;
+    self->head = NEW(struct slot_head);
     self->fd = open(job->source, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (self->fd < 0)
         return error_set(err, vault_tree_status(errno), "open slot: %s", strerror(errno));
     if (fstat(self->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
         (job->uid >= 0 && (int64_t)st.st_uid != job->uid))
         return error_set(err, STATUS_DENIED, "the slot is not the worker's own file");
-    self->head = NEW(struct slot_head);
     enum status status = slot_read(self->fd, self->head, err);
     self->job->nothing = status == STATUS_PRECONDITION;
     if (status != STATUS_OK)

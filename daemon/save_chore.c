@@ -32,8 +32,11 @@ static bool wants_verify(const struct save *save)
         return row->verify_asked;
     if (!save_is_usable(save))
         return false;
-    return row->verify_asked ||
-           (row->state == SAVE_STATE(COMMITTED) && policy && policy->verify && is_newest(save));
+    if (row->verify_asked)
+        return true;
+    /* Plain ones are read whole before each resume; of sharded ones each byte as it is loaded. */
+    return row->state == SAVE_STATE(COMMITTED) && policy && policy->verify &&
+           row->format == PB__CHECKPOINT__FORMAT__SHARDED && is_newest(save);
 }
 
 /* --- who does it, and has */

@@ -14,7 +14,7 @@ static struct rig_node *with_checkpoint(struct rig *rig, int64_t *job)
     struct rig_node *node = rig_node_join(rig, "n1", 1);
     *job = rig_submit(rig, 1, policy);
     rig_say(node, *job, 0, 1, PB__ACTUAL_WORKER__STATE__RUNNING, 0);
-    rig_say_staged(node, *job, 0, 1, 10, 80);
+    rig_say_part(node, *job, 0, 1, 10, "0123456789abcdef0123456789abcdef", "main-0/layout.json");
     rig_say_sealed(node);
     return node;
 }
