@@ -88,11 +88,12 @@ part_outage() {
 }
 
 fuzz_one() { # fuzz_one PROGRAM NAME
-    local corpus=build-fuzz/corpus/$2 findings=build-fuzz/findings/$2
+    local corpus=build-fuzz/corpus/$2 findings=build-fuzz/findings/$2 kept=()
     mkdir -p "$corpus" "$findings"
+    [ ! -d "tests/fuzz/corpus/$2" ] || kept=("tests/fuzz/corpus/$2")
     timeout -k 10 $((${FUZZ_SECONDS:-600} + 300)) "$1" -max_total_time="${FUZZ_SECONDS:-600}" \
         -max_len=4000 -timeout=30 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
-        -artifact_prefix="$findings/" "$corpus"
+        -artifact_prefix="$findings/" "$corpus" "${kept[@]}"
 }
 
 part_fuzz() {
