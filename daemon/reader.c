@@ -41,7 +41,7 @@ void reader_destroy(struct reader *reader)
     mem_free(reader);
 }
 
-void reader_close(struct reader *reader)
+void reader_shut(struct reader *reader)
 {
     reader->closed = true;
 }

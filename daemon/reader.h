@@ -17,7 +17,7 @@ struct reader_options {
     uint64_t pass_ms_max; /* see view.h */
 };
 struct reader *reader_create(const struct reader_options *options);
-void reader_close(
+void reader_shut(
     struct reader *reader); /* the core is about to go: answers UNAVAILABLE from now on */
 void reader_destroy(struct reader *reader); /* NULL is fine */
 void reader_limits(const struct reader *reader, struct view_limits *out);

@@ -82,7 +82,7 @@ static void rondod_take_apart(void *arg)
     rpc_server_destroy(d->server, d->config->stop_ms);
     status_server_destroy(d->status);
     if (d->reader)
-        reader_close(d->reader);
+        reader_shut(d->reader);
     core_destroy(d->core);
     if (d->store)
         d->store->ops->destroy(d->store);
