@@ -41,8 +41,12 @@ static int run(int argc, char **argv)
         word = "version";
     if (strcmp(word, "help") == 0) {
         const struct verb *about = argc > 2 ? verb_find(argv[2]) : NULL;
+        const struct verb *of =
+            about && about->verbs && argc > 3 ? verb_noun_find(about, argv[3]) : NULL;
         char *help[] = {argv[0], (char[]){"--help"}, NULL};
-        return about ? verb_run(about, 2, help) : argc > 2 ? unknown(argv[2]) : overview(stdout);
+        return about      ? verb_run(of ? of : about, 2, help)
+               : argc > 2 ? unknown(argv[2])
+                          : overview(stdout);
     }
     const struct verb *verb = verb_find(word);
     return verb ? verb_run(verb, argc - 1, argv + 1) : unknown(word);

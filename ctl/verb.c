@@ -125,6 +125,8 @@ int verb_run(const struct verb *verb, int argc, char **argv)
     struct text problems;
     char **arranged;
     int count, code;
+    if (verb->verbs)
+        return verb_noun_run(verb, argc, argv);
     text_init(&problems, 0);
     if (args_arrange(verb->rows, argc, argv, &arranged, &count, &problems)) {
         code = run_arranged(verb, count, arranged);

@@ -1,4 +1,4 @@
-/* verb.h - the verbs of rondoctl: one row each.
+/* verb.h - the verbs of rondoctl: one row each; a noun's row has verbs of its own.
  *
  * Loop thread. A verb's rows begin with CONNECT_ROWS, so that its config begins with struct
  * connect_flags. run gets the operands; what it returns is the exit code (enum verb_exit). */
@@ -16,7 +16,7 @@ enum verb_exit {
 };
 
 struct verb {
-    const char *name;
+    const char *name;     /* of a noun's verb with the noun: "checkpoint list" */
     const char *args;     /* operands as --help shows them */
     const char *summary;  /* one sentence */
     const char *examples; /* lines, two spaces before each */
@@ -24,6 +24,8 @@ struct verb {
     size_t config_size;
     int operands_min, operands_max; /* -1: any number */
     int (*run)(const void *config, int argc, char **argv);
+    const struct verb *const *verbs; /* a noun: they end with NULL; of the rest only the name, the
+                                        summary and the examples count */
 };
 
 /* Ends with NULL. */
@@ -37,3 +39,11 @@ const char *verb_elsewhere(const char *name);
 int verb_run(const struct verb *verb, int argc, char **argv);
 /* What `rondoctl --help` prints. */
 void verb_overview(struct text *out);
+
+/* A noun's verb by its last word, or NULL; and the nearest such word. */
+const struct verb *verb_noun_find(const struct verb *noun, const char *word);
+const char *verb_noun_nearest(const struct verb *noun, const char *word);
+/* argv[0] is the noun. */
+int verb_noun_run(const struct verb *noun, int argc, char **argv);
+/* What `rondoctl NOUN --help` prints. */
+void verb_noun_overview(const struct verb *noun, struct text *out);

@@ -49,8 +49,14 @@ static size_t common_rows(void)
     return count;
 }
 
+static void add_noun(const struct verb *noun, size_t common, struct text *out);
+
 static void add_verb(const struct verb *verb, size_t common, struct text *out)
 {
+    if (verb->verbs) {
+        add_noun(verb, common, out);
+        return;
+    }
     SCOPED_TEXT char *program = mem_printf("rondoctl %s", verb->name);
     SCOPED_TEXT char *usage = mem_printf("rondoctl %s [OPTIONS] %s", verb->name, verb->args);
     size_t len = strlen(usage);
@@ -58,6 +64,15 @@ static void add_verb(const struct verb *verb, size_t common, struct text *out)
         usage[--len] = '\0';
     struct option_page page = {program, verb->summary, usage, verb->examples, verb->rows + common};
     add_section(&page, out);
+}
+
+static void add_noun(const struct verb *noun, size_t common, struct text *out)
+{
+    text_addf(out, "\n## rondoctl %s\n\n```text\n", noun->name);
+    verb_noun_overview(noun, out);
+    text_add(out, "```\n");
+    for (const struct verb *const *verb = noun->verbs; *verb; verb++)
+        add_verb(*verb, common, out);
 }
 
 void page_rondoctl(const struct page_sources *sources, struct text *out)

@@ -5,15 +5,25 @@
 #include "ctl/verb.h"
 #include "tests/unit/unit.h"
 
+static void row_is_complete(const struct verb *verb)
+{
+    assert_true(strlen(verb->summary) <= 84);
+    assert_non_null(strstr(verb->examples, verb->name));
+    if (verb->verbs)
+        return;
+    assert_true(verb->config_size >= sizeof(struct connect_flags));
+    assert_string_equal(verb->rows[0].name, "server");
+}
+
 static void every_row_is_complete(void **state)
 {
     (void)state;
     for (const struct verb *const *verb = verb_table; *verb; verb++) {
         assert_ptr_equal(verb_find((*verb)->name), *verb);
-        assert_true(strlen((*verb)->name) <= 12 && strlen((*verb)->summary) <= 84);
-        assert_non_null(strstr((*verb)->examples, (*verb)->name));
-        assert_true((*verb)->config_size >= sizeof(struct connect_flags));
-        assert_string_equal((*verb)->rows[0].name, "server");
+        assert_true(strlen((*verb)->name) <= 12);
+        row_is_complete(*verb);
+        for (size_t i = 0; (*verb)->verbs && (*verb)->verbs[i]; i++)
+            row_is_complete((*verb)->verbs[i]);
     }
     assert_null(verb_find("nothing"));
 }
