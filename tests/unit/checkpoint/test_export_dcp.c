@@ -30,7 +30,7 @@ static void every_shard_says_its_place(void **state)
     sharded_destroy(sharded);
 }
 
-static void k13_nothing_of_before_stays_and_nothing_of_a_failure(void **state)
+static void k13_it_starts_empty_and_leaves_nothing(void **state)
 {
     struct sharded *sharded = sharded_create(copies_two);
     SCOPED(reader_close) struct reader *reader = copies_make(sharded, *state);
@@ -59,6 +59,6 @@ int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, unit_dir_setup, unit_dir_teardown)
     const struct CMUnitTest tests[] = {T(every_shard_says_its_place),
-                                       T(k13_nothing_of_before_stays_and_nothing_of_a_failure)};
+                                       T(k13_it_starts_empty_and_leaves_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,9 +37,11 @@ struct fake {
     _Atomic size_t code_bytes;
     _Atomic unsigned code_puts;
     _Atomic bool have_code;
-    _Atomic bool impossible;    /* no change of a job is */
-    _Atomic int puts_away;      /* uploads that are refused at their ends */
-    _Atomic enum status refuse; /* unary calls fail with it, without doing anything */
+    _Atomic bool pinned, damaged; /* checkpoint 5 */
+    _Atomic int64_t verified;     /* how often it was asked for */
+    _Atomic bool impossible;      /* no change of a job is */
+    _Atomic int puts_away;        /* uploads that are refused at their ends */
+    _Atomic enum status refuse;   /* unary calls fail with it, without doing anything */
 
     char *ids[FAKE_JOBS_MAX], *names[FAKE_JOBS_MAX];
     _Atomic Pb__Job__State states[FAKE_JOBS_MAX]; /* set by tests without the lock */
@@ -274,6 +276,78 @@ static inline void fake_checkpoints(struct rpc_call *call)
     rpc_call_reply(call, &reply.base);
 }
 
+/* Checkpoint 5 is of job 1, at step 300; none other is known. */
+static inline void fake_checkpoint(struct fake *fake, struct rpc_call *call, int64_t id)
+{
+    Pb__CheckpointReply reply = PB__CHECKPOINT_REPLY__INIT;
+    Pb__Checkpoint checkpoint = PB__CHECKPOINT__INIT;
+    if (id != 5) {
+        rpc_call_fail(call, STATUS_NOT_FOUND, "no checkpoint of that id");
+        return;
+    }
+    checkpoint.has_id = checkpoint.has_job = checkpoint.has_step = checkpoint.has_state = 1;
+    checkpoint.has_pinned = checkpoint.has_format = checkpoint.has_verified_us = 1;
+    checkpoint.has_parent = 1;
+    checkpoint.id = 5;
+    checkpoint.job = 1;
+    checkpoint.step = 300;
+    checkpoint.parent = 3;
+    checkpoint.state = fake->damaged        ? PB__CHECKPOINT__STATE__DAMAGED
+                       : fake->verified > 0 ? PB__CHECKPOINT__STATE__VERIFIED
+                                            : PB__CHECKPOINT__STATE__COMMITTED;
+    checkpoint.verified_us = fake->verified;
+    checkpoint.pinned = fake->pinned;
+    checkpoint.format = PB__CHECKPOINT__FORMAT__SHARDED;
+    checkpoint.vault = FAKE_TEXT("main");
+    checkpoint.path = FAKE_TEXT("job-1/step-300.1");
+    checkpoint.manifest_digest = FAKE_TEXT("aa");
+    if (fake->damaged)
+        checkpoint.reason = FAKE_TEXT("trainer-0/x, block 3");
+    reply.checkpoint = &checkpoint;
+    rpc_call_reply(call, &reply.base);
+}
+
+static inline void fake_retention(struct rpc_call *call)
+{
+    Pb__PlanRetentionReply reply = PB__PLAN_RETENTION_REPLY__INIT;
+    Pb__RetentionVerdict verdict = PB__RETENTION_VERDICT__INIT, *list[] = {&verdict};
+    Pb__Checkpoint checkpoint = PB__CHECKPOINT__INIT;
+    checkpoint.has_id = checkpoint.has_step = checkpoint.has_bytes = checkpoint.has_state = 1;
+    checkpoint.id = 4;
+    checkpoint.step = 200;
+    checkpoint.bytes = 3 << 20;
+    checkpoint.state = PB__CHECKPOINT__STATE__VERIFIED;
+    checkpoint.path = FAKE_TEXT("job-1/step-200.1");
+    verdict.checkpoint = &checkpoint;
+    verdict.why = FAKE_TEXT("beyond what is to be kept");
+    reply.verdicts = list;
+    reply.n_verdicts = 1;
+    rpc_call_reply(call, &reply.base);
+}
+
+/* False: it is no request about checkpoints. */
+static inline bool fake_checkpoint_answer(struct fake *fake, struct rpc_call *call,
+                                          const ProtobufCMessage *message)
+{
+    const ProtobufCMessageDescriptor *type = message->descriptor;
+    if (type == &pb__show_checkpoint_request__descriptor) {
+        fake_checkpoint(fake, call, ((const Pb__ShowCheckpointRequest *)message)->checkpoint);
+    } else if (type == &pb__pin_checkpoint_request__descriptor) {
+        fake->pinned = !((const Pb__PinCheckpointRequest *)message)->unpin;
+        fake_checkpoint(fake, call, ((const Pb__PinCheckpointRequest *)message)->checkpoint);
+    } else if (type == &pb__verify_checkpoint_request__descriptor) {
+        fake->verified++;
+        fake_checkpoint(fake, call, ((const Pb__VerifyCheckpointRequest *)message)->checkpoint);
+    } else if (type == &pb__hold_checkpoint_request__descriptor) {
+        fake_checkpoint(fake, call, ((const Pb__HoldCheckpointRequest *)message)->checkpoint);
+    } else if (type == &pb__plan_retention_request__descriptor) {
+        fake_retention(call);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static inline void fake_events(struct rpc_call *call, const Pb__ListEventsRequest *request)
 {
     Pb__ListEventsReply reply = PB__LIST_EVENTS_REPLY__INIT;
@@ -298,6 +372,8 @@ static inline void fake_answer(struct fake *fake, struct rpc_call *call,
         fake_submit_many(fake, call, (const Pb__SubmitManyRequest *)message, lost);
     } else if (lost) {
         rpc_call_fail(call, STATUS_UNAVAILABLE, "the database is away");
+    } else if (fake_checkpoint_answer(fake, call, message)) {
+        return;
     } else if (type == &pb__list_jobs_request__descriptor) {
         fake_list(fake, call, (const Pb__ListJobsRequest *)message);
     } else if (type == &pb__cancel_request__descriptor) {
@@ -451,6 +527,11 @@ static inline void *fake_thread(void *arg)
         {"Logs", RPC_SERVER_STREAM, IDENTITY_ANY_USER, fake_logs},
         {"Metrics", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"ListCheckpoints", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
+        {"ShowCheckpoint", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
+        {"PinCheckpoint", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
+        {"VerifyCheckpoint", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
+        {"HoldCheckpoint", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
+        {"PlanRetention", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"ListNodes", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"SetNode", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"HaveCode", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
