@@ -225,7 +225,6 @@ static enum status file_write(struct export *export, uint32_t file, struct error
 
 static enum status write_index(const struct export *export, struct error *err)
 {
-    SCOPED_TEXT char *path = mem_printf("%s/" INDEX_NAME, staging_path(export->staging));
     struct text json;
     char name[NAME_MAX_];
 
@@ -239,8 +238,9 @@ static enum status write_index(const struct export *export, struct error *err)
         text_addf(&json, ": \"%s\"", name);
     }
     text_add(&json, "\n  }\n}\n");
-    enum status st = json.full ? error_set(err, STATUS_EXHAUSTED, "the index is too large")
-                               : file_write_atomic(path, json.data, json.len, 0666, err);
+    enum status st = json.full
+                         ? error_set(err, STATUS_EXHAUSTED, "the index is too large")
+                         : staging_file(export->staging, INDEX_NAME, json.data, json.len, err);
     text_fini(&json);
     return st;
 }

@@ -313,7 +313,6 @@ static void row_fill(struct maker *maker)
 
 enum status maker_seal(struct maker *maker, char digest[65], struct error *err)
 {
-    SCOPED_TEXT char *path = mem_printf("%s/" VAULT_MANIFEST_NAME, staging_path(maker->staging));
     struct text manifest;
     char sum[65];
 
@@ -323,9 +322,9 @@ enum status maker_seal(struct maker *maker, char digest[65], struct error *err)
     row_fill(maker);
     text_init(&manifest, VAULT_MANIFEST_MAX);
     vault_manifest_build(maker->row, &manifest, sum);
-    enum status st = manifest.full
-                         ? error_set(err, STATUS_EXHAUSTED, "the manifest is too large")
-                         : file_write_atomic(path, manifest.data, manifest.len, 0644, err);
+    enum status st = manifest.full ? error_set(err, STATUS_EXHAUSTED, "the manifest is too large")
+                                   : staging_file(maker->staging, VAULT_MANIFEST_NAME,
+                                                  manifest.data, manifest.len, err);
     text_fini(&manifest);
     if (st == STATUS_OK)
         st = staging_publish(maker->staging, err);

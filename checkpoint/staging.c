@@ -2,6 +2,7 @@
 #include "checkpoint/staging.h"
 #include "base/file.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -64,6 +65,24 @@ enum status staging_create(const char *target, struct staging **out, struct erro
 const char *staging_path(const struct staging *staging)
 {
     return staging->path;
+}
+
+enum status staging_file(const struct staging *staging, const char *name, const void *bytes,
+                         size_t len, struct error *err)
+{
+    SCOPED_TEXT char *path = mem_printf("%s/%s", staging->path, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        return error_set(err, file_status(errno), "make %s: %s", path, strerror(errno));
+    enum status st = file_write_at(fd, bytes, len, 0, err);
+    if (st != STATUS_OK)
+        (void)error_wrap(err, "write %s", path);
+    else if (fsync(fd) != 0)
+        st = error_set(err, file_status(errno), "fsync %s: %s", path, strerror(errno));
+    if (close(fd) != 0 && st == STATUS_OK)
+        st = error_set(err, file_status(errno), "close %s: %s", path, strerror(errno));
+    return st;
 }
 
 enum status staging_publish(struct staging *staging, struct error *err)

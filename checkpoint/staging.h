@@ -12,5 +12,8 @@ enum status staging_create(const char *target, struct staging **out, struct erro
 void staging_destroy(struct staging *staging); /* NULL is fine; removes what was not published */
 SCOPED_DESTRUCTOR(struct staging *, staging_destroy)
 const char *staging_path(const struct staging *staging); /* where to write; a loan */
+/* A file in it, new and durable; its mode is the umask's. */
+enum status staging_file(const struct staging *staging, const char *name, const void *bytes,
+                         size_t len, struct error *err) MUST_CHECK;
 /* What is in it must be durable; its own names are made so here. */
 enum status staging_publish(struct staging *staging, struct error *err) MUST_CHECK;
