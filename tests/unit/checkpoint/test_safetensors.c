@@ -195,7 +195,7 @@ static void what_readers_would_refuse_is_not_written(void **state)
 }
 
 /* K32: elsewhere 1.29 million tensors gave a file that nobody could read. */
-static void k32_a_header_that_is_too_long_is_an_error_before_any_data(void **state)
+static void k32_a_header_too_long_is_an_error_before_any_data(void **state)
 {
     enum { COUNT = 1000000 };
     static const uint64_t one[] = {1};
@@ -264,7 +264,7 @@ int main(void)
         cmocka_unit_test(unknown_fields_are_counted_on_import),
         cmocka_unit_test(what_we_write_is_read_back),
         cmocka_unit_test(what_readers_would_refuse_is_not_written),
-        cmocka_unit_test(k32_a_header_that_is_too_long_is_an_error_before_any_data),
+        cmocka_unit_test(k32_a_header_too_long_is_an_error_before_any_data),
         cmocka_unit_test(every_dtype_and_rank_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
