@@ -19,6 +19,7 @@ struct sharded {
     struct shard_image *image;
     struct text layout;  /* layout.json */
     uint64_t slot_bytes; /* as asked for last: the same again is the same slot */
+    bool used;           /* a save has been: its slots are there */
     /* A save that ran into its deadline after the bytes were in place: the same call goes on. */
     int64_t due_step; /* -1: none */
     int64_t due_us;   /* when they were */

@@ -66,7 +66,7 @@ void sharded_slot_prepare(struct sharded *sharded)
     struct slot_head *head;
 
     /* A slot that was asked for and not filled is given again: two steps for two slots. */
-    for (int64_t step = 0; step < 2 && plan_files(sharded, 0, &plan); step++)
+    for (int64_t step = 0; step < 2 && !sharded->used && plan_files(sharded, 0, &plan); step++)
         if (open_slot(step, plan.total, PREPARE_MS, &head) != 0)
             return;
 }
@@ -118,6 +118,7 @@ int sharded_slot_save(struct sharded *sharded, const struct pieces *pieces, stru
     if (!plan_files(sharded, save->state_len, &plan))
         return SHARDED_FALLBACK;
     member_set_in_save(1);
+    sharded->used = true;
     result = open_slot(save->step, plan.total, save->ms, &head);
     if (result == 0 && (st = fill(sharded, pieces, save, &plan, head, &err)) != STATUS_OK)
         result = sharded_fail(st, &err);

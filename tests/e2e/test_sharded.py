@@ -214,7 +214,8 @@ def test_m55_a_job_goes_on_with_fewer_workers_and_with_more_again():
         for attempt, world in ((1, 2), (2, 1), (3, 2)):
             for rank in range(world):
                 text = said(cluster, job, attempt, rank)
-                assert f"world {world} from {first[attempt] - 1}" in text
+                want = f"world {world} from {first[attempt] - 1}"
+                assert want in text, cluster.tell(job)
                 for line in text.splitlines():
                     word, index, _, step = line.split()
                     if word == "trained" and int(step) >= first[attempt]:
