@@ -138,19 +138,27 @@ bool save_is_usable(const struct save *save)
     return state == S(COMMITTED) || state == S(VERIFIED);
 }
 
-/* Newest by commit: the end of the list is the newest made; a later attempt's is newer whatever its
- * step. */
+/* A later attempt's is newer whatever its step. Within one the step counts, not the order in which
+ * rows were made: two parts of a rank are on their way at once. */
+static bool is_newer(const Pb__Checkpoint *a, const Pb__Checkpoint *b)
+{
+    return a->attempt != b->attempt ? a->attempt > b->attempt : a->step > b->step;
+}
+
 const struct save *save_resume(const struct job *job)
 {
+    const struct save *best = NULL;
+
     if (job_view(job)->spec->checkpoint && job_view(job)->spec->checkpoint->start_over &&
         !job_view(job)->attempt)
         return NULL;
-    for (const struct list *item = job->saves.prev; item != &job->saves; item = item->prev) {
-        const struct save *save = LIST_ITEM((struct list *)(uintptr_t)item, struct save, node);
-        if (save_is_usable(save))
-            return save;
+    LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
+    {
+        const struct save *save = LIST_ITEM(item, struct save, node);
+        if (save_is_usable(save) && (!best || is_newer(save_view(save), save_view(best))))
+            best = save;
     }
-    return NULL;
+    return best;
 }
 
 int64_t save_cursor(const struct job *job)
