@@ -44,3 +44,7 @@ enum status bench_checkpoint_load_warm(struct bench *bench, struct error *err) M
 enum status bench_checkpoint_reshard(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_checkpoint_reshard_columns(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_checkpoint_replicated(struct bench *bench, struct error *err) MUST_CHECK;
+enum status bench_checkpoint_verify(struct bench *bench, struct error *err) MUST_CHECK;
+enum status bench_checkpoint_export(struct bench *bench, struct error *err) MUST_CHECK;
+enum status bench_checkpoint_naive(struct bench *bench, struct error *err) MUST_CHECK;
+enum status bench_checkpoint_slowdown(struct bench *bench, struct error *err) MUST_CHECK;

@@ -1,7 +1,7 @@
 """What a user of torch does instead: one operation a process, its seconds and extra peak memory.
 
-usage: checkpoint_rival.py save PATH TENSORS ROWS COLUMNS | load PATH | shards DIR N TENSORS ROWS COLUMNS
-       | reshard DIR N M
+usage: checkpoint_rival.py save PATH TENSORS ROWS COLUMNS | load PATH
+       | shards DIR N TENSORS ROWS COLUMNS | reshard DIR N M
 """
 import os
 import resource

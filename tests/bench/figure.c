@@ -68,6 +68,15 @@ static const struct figure_row rows[] = {
      "4 ranks of a node load all: bytes from disk / bytes of the state"},
     {"checkpoint.replicated.time_ratio", "ratio", 1.3, false,
      "the same: time / that of one rank alone"},
+    {"checkpoint.verify.ratio_to_limit", "ratio", 0.9, true,
+     "slower of a cold read of 2 GiB and their CRC32C / verification of every byte"},
+    {"checkpoint.export.ratio_to_cp", "ratio", 0.8, true,
+     "cp + sync of 8 shards / export of them as whole tensors, cold, durable"},
+    {"checkpoint.reshard.ratio_to_naive", "ratio", 5, true,
+     "torch: load 8 shards, concatenate, split, save 6, fsync / the same by reshard"},
+    {"checkpoint.reshard.peak_to_naive", "ratio", 0.25, false, "the same: extra peak memory"},
+    {"checkpoint.slowdown.pct", "%", 5, false,
+     "work that 2 busy processes lose while 2 GiB are persisted, beyond the CPU that it takes"},
 };
 
 #define REPORTED_MAX 256

@@ -33,6 +33,10 @@ static const struct {
     {"checkpoint.reshard", bench_checkpoint_reshard},
     {"checkpoint.reshard_columns", bench_checkpoint_reshard_columns},
     {"checkpoint.replicated", bench_checkpoint_replicated},
+    {"checkpoint.verify", bench_checkpoint_verify},
+    {"checkpoint.export", bench_checkpoint_export},
+    {"checkpoint.naive", bench_checkpoint_naive},
+    {"checkpoint.slowdown", bench_checkpoint_slowdown},
 };
 
 static const char usage[] =
@@ -42,7 +46,8 @@ static const char usage[] =
     "  list       what each figure means: unit, target, rival\n"
     "  NAME       launch torch gang throughput submit detect metrics rss\n"
     "             checkpoint.plan .stall .persist .save .save_small .load .load_warm .reshard\n"
-    "             .reshard_columns .replicated (each with its prefix)\n"
+    "             .reshard_columns .replicated .verify .export .naive .slowdown (each with its "
+    "prefix)\n"
     "  --runs N   repetitions instead of the entry's own number\n"
     "  --json     one JSON document at the end instead of lines\n"
     "  --dir DIR  where private directories are made and removed (default /var/tmp); on the disk\n"
