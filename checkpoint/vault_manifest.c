@@ -9,22 +9,13 @@
 
 #include "base/mem.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/json_text.h"
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_tree.h"
 
 static void add_quoted(struct text *out, const char *value)
 {
-    text_add(out, "\"");
-    for (const char *at = value ? value : ""; *at; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c == '"' || c == '\\')
-            text_addf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            text_addf(out, "\\u%04x", c);
-        else
-            text_add_bytes(out, at, 1);
-    }
-    text_add(out, "\"");
+    json_text_string(out, value ? value : "", value ? strlen(value) : 0);
 }
 
 static int part_order(const void *a, const void *b)
