@@ -113,8 +113,7 @@ static void all_problems_come_in_one_run_with_their_places(void **state)
           "job.yaml:17:20: field 'keep': '3' is quoted text; a number is written without quotes\n"
           "job.yaml:17:25: unknown field 'zzzzzz' in CheckpointPolicy, which has vault, "
           "every_steps, every_s, writers, watch, resizable, keep, allow_node_vault, "
-          "start_over, keep_every_steps, keep_ttl_s, keep_best, keep_metric, keep_order, verify, "
-          "busy\n");
+          "start_over, keep_every_steps, keep_ttl_s, keep_best, keep_metric, keep_order, verify\n");
 }
 
 static void refuses_what_is_not_one_yaml_mapping(void **state)
