@@ -410,3 +410,30 @@ def test_arrays_of_another_order_of_bytes(ranks):
     assert (got["big"] == want).all() and (got["columns"] == want).all()
     assert (got["step"] == want[:, ::2]).all()
     """)
+
+
+class NoRoom:
+    """A job of Rondo's whose agent has no room."""
+
+    rank, world, managed = 0, 1, True
+
+    class _lib:
+        @staticmethod
+        def rondo_save_sharded(request):
+            return -8
+
+        @staticmethod
+        def rondo_error():
+            return b"no space left on the vault"
+
+
+def test_k9_a_save_without_room_does_not_end_training():
+    state = {"w": numpy.ones(3)}
+    with pytest.warns(RuntimeWarning, match="step 7 failed: no space left"):
+        assert rondo.save(7, state, samples=1, job=NoRoom()) == "failed"
+    with pytest.raises(rondo.Error, match="no space left"):
+        rondo.save(7, state, samples=1, job=NoRoom(), sync=True)
+    alone = NoRoom()
+    alone.managed = False
+    with pytest.raises(rondo.Error):
+        rondo.save(7, state, samples=1, job=alone)

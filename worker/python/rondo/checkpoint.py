@@ -7,6 +7,7 @@ import json
 import os
 import struct
 import time
+import warnings
 
 from . import _current, _library, _memory, _plain
 from ._state import Mismatch, Restore, Tree
@@ -233,13 +234,18 @@ def samples_of(tree, samples):
     return int(samples)
 
 
+PASSING = (4, 8, 14)  # no answer in time, no room, I/O error: not the program's fault
+
+
 def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job=None):
     """Saves what all ranks of the job hold of the state; each rank calls it, at the same step. It
     returns when the state's bytes are copied (the agent goes on with the rest), or with sync=True,
     or where there is no agent, when this rank's part is durable. layout: see rondo.Layout; without
     one every rank holds everything, and each writes its share.
 
-    Gives "memory", "file", or "sealed" where that step was saved before."""
+    Gives "memory", "file", or "sealed" where that step was saved before. "failed": there was no room
+    for it, or the agent did not answer in time; a job of Rondo's trains on then, with a warning and
+    an event, and the previous checkpoint stays. With sync=True, and outside Rondo, that raises."""
     job = job or _current.job()
     tree = Tree(state)
     samples = samples_of(tree, samples)
@@ -261,6 +267,12 @@ def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job
         _library.check(job._lib, result)
     except _library.Exists:
         return HOW[2]
+    except _library.Error as problem:
+        if sync or not job.managed or problem.status not in PASSING:
+            raise
+        warnings.warn(f"the save at step {step} failed: {problem}; training goes on", RuntimeWarning,
+                      stacklevel=2)
+        return "failed"
     return HOW.get(request.how, "file")
 
 
