@@ -1,4 +1,5 @@
 /* layout_print.c - the canonical bytes of a table, and their digest. */
+#include "checkpoint/json_text.h"
 #include "checkpoint/layout_table.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@ struct printer {
     struct text *text; /* NULL: the digest */
     XXH3_state_t digest;
     uint64_t bytes;
+    struct text quoted; /* one name at a time */
     size_t len;
     char gathered[4096];
 };
@@ -29,7 +31,7 @@ static void add_bytes(struct printer *out, const char *bytes, size_t len)
 {
     if (len > sizeof out->gathered - out->len)
         flush(out);
-    memcpy(out->gathered + out->len, bytes, len); /* a name has at most 1024 */
+    memcpy(out->gathered + out->len, bytes, len); /* never more than it has room for */
     out->len += len;
 }
 
@@ -67,28 +69,16 @@ static void add_numbers(struct printer *out, const uint64_t *numbers, size_t cou
     add_char(out, ']');
 }
 
-static void add_escape(struct printer *out, unsigned char c)
-{
-    static const char digits[] = "0123456789abcdef";
-
-    add(out, "\\u00");
-    add_char(out, digits[c >> 4]);
-    add_char(out, digits[c & 15]);
-}
-
 static void add_quoted(struct printer *out, const char *text, size_t len)
 {
-    add(out, "\"");
-    for (size_t i = 0, from = 0; i <= len; i++) {
-        bool plain = i < len && (unsigned char)text[i] >= 0x20 && text[i] != '"' && text[i] != '\\';
-        if (plain)
-            continue;
-        add_bytes(out, text + from, i - from);
-        if (i < len)
-            add_escape(out, (unsigned char)text[i]);
-        from = i + 1;
+    text_reset(&out->quoted);
+    json_text_string(&out->quoted, text, len); /* escaped, it may be longer than what is gathered */
+    for (size_t at = 0; at < out->quoted.len;) {
+        size_t rest = out->quoted.len - at, room = sizeof out->gathered;
+        size_t n = rest < room ? rest : room;
+        add_bytes(out, out->quoted.data + at, n);
+        at += n;
     }
-    add(out, "\"");
 }
 
 static void add_grid(struct printer *out, const struct layout_class *class)
@@ -187,8 +177,10 @@ void layout_table_print(const struct layout_table *table, struct text *out)
 
     printer.text = out;
     printer.bytes = printer.len = 0;
+    text_init(&printer.quoted, 0);
     add_table(&printer, table);
     flush(&printer);
+    text_fini(&printer.quoted);
 }
 
 uint64_t layout_print_digest(const struct layout_table *table, char out[33])
@@ -198,9 +190,11 @@ uint64_t layout_print_digest(const struct layout_table *table, char out[33])
 
     printer.text = NULL;
     printer.bytes = printer.len = 0;
+    text_init(&printer.quoted, 0);
     (void)XXH3_128bits_reset(&printer.digest);
     add_table(&printer, table);
     flush(&printer);
+    text_fini(&printer.quoted);
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&printer.digest));
     text_to_hex(canonical.digest, sizeof canonical.digest, out);
     return printer.bytes;
