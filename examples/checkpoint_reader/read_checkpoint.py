@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Reads a sharded checkpoint with the standard library alone: DIR [NAME] lists tensors, or writes the
-bytes of one (little-endian, row-major) to stdout. Every block is checked before it is used."""
+"""Reads a sharded checkpoint with the standard library alone: DIR [NAME] lists tensors, or writes
+the bytes of one (little-endian, row-major) to stdout. Every block is checked before it is used."""
 import functools
 import itertools
 import json
