@@ -243,9 +243,10 @@ def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job
     or where there is no agent, when this rank's part is durable. layout: see rondo.Layout; without
     one every rank holds everything, and each writes its share.
 
-    Gives "memory", "file", or "sealed" where that step was saved before. "failed": there was no room
-    for it, or the agent did not answer in time; a job of Rondo's trains on then, with a warning and
-    an event, and the previous checkpoint stays. With sync=True, and outside Rondo, that raises."""
+    Gives "memory", "file", or "sealed" where that step was saved before. "failed": there was no
+    room for it, or the agent did not answer in time; a job of Rondo's trains on then, with a
+    warning and an event, and the previous checkpoint stays. With sync=True, and outside Rondo,
+    that raises."""
     job = job or _current.job()
     tree = Tree(state)
     samples = samples_of(tree, samples)
@@ -270,8 +271,8 @@ def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job
     except _library.Error as problem:
         if sync or not job.managed or problem.status not in PASSING:
             raise
-        warnings.warn(f"the save at step {step} failed: {problem}; training goes on", RuntimeWarning,
-                      stacklevel=2)
+        warnings.warn(f"the save at step {step} failed: {problem}; training goes on",
+                      RuntimeWarning, stacklevel=2)
         return "failed"
     return HOW.get(request.how, "file")
 
