@@ -556,6 +556,12 @@ void agent_devices_changed(struct agent *agent)
     actual_mark_devices(agent->actual);
 }
 
+void agent_leave(struct agent *agent)
+{
+    if (agent->loaded && map_count(agent->workers) == 0)
+        saves_leave(agent->saves);
+}
+
 void agent_counts(const struct agent *agent, struct agent_counts *out)
 {
     struct spool_counts counts;

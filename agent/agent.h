@@ -35,6 +35,10 @@ struct agent_options { /* pointers are borrowed until destroy */
 struct agent *agent_create(const struct agent_options *options); /* starts to load at once */
 void agent_destroy(struct agent *agent);                         /* NULL is fine */
 
+/* Before the process ends as it was asked to: what only running workers need does not stay behind.
+ */
+void agent_leave(struct agent *agent);
+
 struct agent_counts {
     uint32_t workers, running;
     uint64_t reports, messages, points_dropped, spool_bytes, spool_seq;

@@ -316,6 +316,7 @@ int main(int argc, char **argv)
         return 1;
     }
     loop_uv_run(program.loop);
+    agent_leave(program.agent);
     /* Seams, streams and workers' handles end with the process. So does the pool: exit() would wait
      * for its threads, which may read a large checkpoint or hang on a file system that is away. */
     _exit(program.exit_code);

@@ -9,6 +9,8 @@
 struct saves;
 struct saves *saves_create(struct agent *agent);
 void saves_destroy(struct saves *saves); /* NULL is fine */
+/* The agent ends and no worker is left here: nothing of its slots stays. Blocks for a moment. */
+void saves_leave(struct saves *saves);
 /* Path of a vault of this node by name; NULL: none. Borrowed from the options. */
 const char *saves_vault(struct saves *saves, const char *name, char *out, size_t cap);
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TICK_US        1000000
 #define SWEEP_US       30000000
@@ -353,6 +354,18 @@ static void sweep(struct saves *saves, int64_t now)
     *op = saves;
     saves->sweeping = true;
     vault_pool_run(agent->options.vaults, job, save_slot_swept, op);
+}
+
+void saves_leave(struct saves *saves)
+{
+    if (!saves->slot_dir)
+        return;
+    struct vault_job *job = vault_job_create(VAULT_JOB_SLOT_DROP, saves->slot_dir, "", NULL, 0);
+    struct error err;
+    if (vault_job_run(job, &err) != STATUS_OK)
+        log_warn("save.slots", log_err(&err));
+    vault_job_destroy(job);
+    (void)rmdir(saves->slot_dir); /* a mount stays */
 }
 
 static void save_slot_tick(void *arg)

@@ -4,6 +4,7 @@ save at worst, never the end of training, never the loss of what was committed."
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
@@ -150,3 +151,21 @@ def test_committed_ones_are_verified_and_counted(cluster):
     assert copies == [("n1", "SHARED", False)] or copies == [("n1", "NODE", False)]
     metrics = cluster.http("/metrics")[1]
     assert "rondo_saves_verified_total" in metrics and "rondo_persists 0" in metrics
+
+
+def test_an_agent_that_is_stopped_leaves_no_slots(cluster):
+    """With no worker left, a stopped agent takes its slots along: memory is not kept for nobody."""
+    job = submit(cluster, "leaves", 1)
+    for step in (10, 20, 30, 40, 50):
+        go(cluster, "leaves", step)
+    cluster.wait(job, "SUCCEEDED")
+    slots = inside(cluster, cluster.slots_in_memory()[0])
+
+    def gone():
+        pid = cluster.agent_pid("n1") if slots.exists() else None
+        if pid:  # its last worker may still be on its way to the daemon
+            os.kill(pid, signal.SIGTERM)
+            time.sleep(0.5)
+        return not slots.exists()
+
+    until(gone, lambda: list(slots.rglob("*")))
