@@ -230,7 +230,7 @@ static enum status check_part(const struct persist *self, struct error *err)
 static enum status write_part(struct persist *self, struct error *err)
 {
     const struct vault_job *job = self->job;
-    const struct io_pool_options options = {.threads = WRITE_THREADS};
+    const struct io_pool_options options = {.threads = WRITE_THREADS, .background = true};
     self->out = NEW(Pb__CheckpointPart);
     pb__checkpoint_part__init(self->out);
     enum status status = io_pool_create(&options, &self->pool, err);

@@ -7,8 +7,11 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_PAGE       ((size_t)2 << 20)
+#define BACKGROUND_NICE 10 /* a tenth of the weight of who trains beside it */
 
 struct io_pool {
     pthread_mutex_t lock;
@@ -16,7 +19,7 @@ struct io_pool {
     uint32_t threads_count, buffers_count; /* started; for as many there are buffers */
     size_t buffer_bytes, mapped_bytes;
     unsigned char *buffers;
-    bool ends;
+    bool ends, background;
     /* of the run */
     io_pool_fn fn;
     void *arg;
@@ -69,6 +72,9 @@ static void *thread_main(void *arg)
     struct io_thread *thread = arg;
     struct io_pool *pool = thread->pool;
 
+    /* On Linux that is of this thread alone. */
+    if (pool->background && getpriority(PRIO_PROCESS, (id_t)gettid()) < BACKGROUND_NICE)
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (!pool->ends && !has_next(pool))
@@ -113,6 +119,7 @@ enum status io_pool_create(const struct io_pool_options *options, struct io_pool
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->news, NULL);
     pool->buffer_bytes = bytes;
+    pool->background = options && options->background;
     pool->failed_item = SIZE_MAX;
     pool->mapped_bytes = threads * bytes;
     pool->buffers =

@@ -19,6 +19,7 @@ struct io_pool;
 struct io_pool_options {
     uint32_t threads;    /* 0: IO_POOL_THREADS */
     size_t buffer_bytes; /* a multiple of IO_POOL_ALIGN; 0: IO_POOL_BUFFER */
+    bool background;     /* the threads give way to others on the processors (nice 10) */
 };
 /* One item; buffer is the thread's. */
 typedef enum status (*io_pool_fn)(void *arg, size_t item, void *buffer, struct error *err);

@@ -327,6 +327,7 @@ static enum status slowdown_rate(const atomic_uint_least64_t *counts, struct io_
 
 enum status bench_checkpoint_slowdown(struct bench *bench, struct error *err)
 {
+    static const struct io_pool_options as_agents = {.background = true};
     SCOPED(io_pool_destroy) struct io_pool *pool = NULL;
     struct sample beyond = {0}, all = {0};
     char *dir = NULL;
@@ -339,7 +340,7 @@ enum status bench_checkpoint_slowdown(struct bench *bench, struct error *err)
     for (int i = 0; i < BUSY; i++)
         busy[i] = busy_start(&counts[i]);
     if (st == STATUS_OK)
-        st = io_pool_create(NULL, &pool, err);
+        st = io_pool_create(&as_agents, &pool, err);
     for (uint32_t i = 0; i < bench_runs(bench, RUNS) && st == STATUS_OK; i++) {
         double alone, with = 0, share = 0, idle;
         st = slowdown_rate(counts, pool, dir, NULL, &alone, &idle, err);

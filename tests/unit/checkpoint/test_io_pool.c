@@ -3,6 +3,7 @@
 #include "tests/unit/unit.h"
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define BUFFER ((size_t)64 << 10)
 
@@ -109,10 +110,34 @@ static void a_failure_without_a_text_has_its_name(void **state)
     assert_int_equal(io_pool_run(*state, 3, fail_all, NULL, NULL), STATUS_UNAVAILABLE);
 }
 
+static enum status look_at_nice(void *arg, size_t item, void *buffer, struct error *err)
+{
+    (void)buffer;
+    (void)err;
+    ((int *)arg)[item] = getpriority(PRIO_PROCESS, (id_t)gettid());
+    return STATUS_OK;
+}
+
+static void background_threads_give_way_and_the_caller_does_not(void **state)
+{
+    const struct io_pool_options options = {
+        .threads = 2, .buffer_bytes = BUFFER, .background = true};
+    SCOPED(io_pool_destroy) struct io_pool *pool = NULL;
+    int before = getpriority(PRIO_PROCESS, 0), seen[8] = {0};
+
+    (void)state;
+    assert_int_equal(io_pool_create(&options, &pool, NULL), STATUS_OK);
+    assert_int_equal(io_pool_run(pool, COUNT_OF(seen), look_at_nice, seen, NULL), STATUS_OK);
+    for (size_t i = 0; i < COUNT_OF(seen); i++)
+        assert_int_equal(seen[i], before > 10 ? before : 10);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, pool_setup, pool_teardown)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(background_threads_give_way_and_the_caller_does_not),
         T(turns_are_in_order_and_the_first_failure_is_told),
         T(each_thread_has_a_buffer_and_their_number_is_bounded),
         T(a_failure_without_a_text_has_its_name),
