@@ -3,16 +3,10 @@
 #include "tests/support/rig.h"
 #include "tests/unit/unit.h"
 
-static void policy(Pb__JobSpec *spec)
-{
-    spec->checkpoint = NEW(Pb__CheckpointPolicy);
-    pb__checkpoint_policy__init(spec->checkpoint);
-}
-
 static struct rig_node *with_checkpoint(struct rig *rig, int64_t *job)
 {
     struct rig_node *node = rig_node_join(rig, "n1", 1);
-    *job = rig_submit(rig, 1, policy);
+    *job = rig_submit(rig, 1, NULL);
     rig_say(node, *job, 0, 1, PB__ACTUAL_WORKER__STATE__RUNNING, 0);
     rig_say_part(node, *job, 0, 1, 10, "0123456789abcdef0123456789abcdef", "main-0/layout.json");
     rig_say_sealed(node);

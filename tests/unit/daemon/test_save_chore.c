@@ -8,8 +8,6 @@
 
 static void policy(Pb__JobSpec *spec)
 {
-    spec->checkpoint = NEW(Pb__CheckpointPolicy);
-    pb__checkpoint_policy__init(spec->checkpoint);
     spec->checkpoint->has_allow_node_vault = true;
     spec->checkpoint->allow_node_vault = true;
     spec->restart->backoff_ms = 0;

@@ -6,8 +6,6 @@
 
 static void policy(Pb__JobSpec *spec)
 {
-    spec->checkpoint = NEW(Pb__CheckpointPolicy);
-    pb__checkpoint_policy__init(spec->checkpoint);
     spec->checkpoint->has_allow_node_vault = spec->checkpoint->has_verify = true;
     spec->checkpoint->allow_node_vault = true;
     spec->checkpoint->verify = false;

@@ -10,8 +10,6 @@ static uint32_t best;
 
 static void policy(Pb__JobSpec *spec)
 {
-    spec->checkpoint = NEW(Pb__CheckpointPolicy);
-    pb__checkpoint_policy__init(spec->checkpoint);
     spec->checkpoint->has_keep = spec->checkpoint->has_keep_ttl_s = true;
     spec->checkpoint->has_verify = spec->checkpoint->has_keep_best = true;
     spec->checkpoint->keep = keep;
