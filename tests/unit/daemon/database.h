@@ -34,28 +34,40 @@ static void test_timeout(void *arg)
     *(bool *)arg = true;
 }
 
-/* Runs the loop until *done. */
-static void test_wait(const bool *done)
+static void test_tick(void *arg)
+{
+    struct loop_timer **tick = arg;
+
+    loop_timer_set(*tick, 20000);
+}
+
+/* Runs the loop until *done, or that long. A turn of UV_RUN_ONCE that begins with the last timer
+ * goes on to wait for events, for ever if there are none: the tick ends such a wait. */
+static bool test_run(const bool *done, int64_t us)
 {
     bool late = false;
-    struct loop_timer *timer = loop_timer_create(test_loop, test_timeout, &late);
+    struct loop_timer *end = loop_timer_create(test_loop, test_timeout, &late);
+    struct loop_timer *tick = loop_timer_create(test_loop, test_tick, &tick);
 
-    loop_timer_set(timer, WAIT_S * 1000000LL);
+    loop_timer_set(end, us);
+    test_tick(&tick);
     while (!*done && !late)
         uv_run(loop_uv_handle(test_loop), UV_RUN_ONCE);
-    loop_timer_destroy(timer);
-    assert_true(*done);
+    loop_timer_destroy(end);
+    loop_timer_destroy(tick);
+    return *done;
+}
+
+static void test_wait(const bool *done)
+{
+    assert_true(test_run(done, WAIT_S * 1000000LL));
 }
 
 static inline void test_sleep(int64_t us)
 {
-    bool over = false;
-    struct loop_timer *timer = loop_timer_create(test_loop, test_timeout, &over);
+    const bool never = false;
 
-    loop_timer_set(timer, us);
-    while (!over)
-        uv_run(loop_uv_handle(test_loop), UV_RUN_ONCE);
-    loop_timer_destroy(timer);
+    (void)test_run(&never, us);
 }
 
 /* Ends the server below test_dir, by the pid that its first line tells, and removes all of it. */
