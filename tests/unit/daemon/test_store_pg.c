@@ -400,9 +400,16 @@ static void a_standby_evicts_a_leader_whose_lease_ran_out(void **state)
     rig_lead(&a);
     rig_create(&b, "two", 0);
     rig_lead_start(&b);
-    for (int i = 0; i < WAIT_S && !b.led; i++) { /* a live leader may win its lock back */
+    SCOPED_TEXT char *name = test_sql(a.conninfo, "select current_database()");
+    SCOPED_TEXT char *other = mem_printf("%s dbname=template1", a.conninfo);
+    SCOPED_TEXT char *shut = mem_printf("alter database %s allow_connections false", name);
+    SCOPED_TEXT char *open = mem_printf("alter database %s allow_connections true", name);
+    for (int i = 0; i < WAIT_S && !b.led; i++) {
         mem_free(test_sql(a.conninfo, "update leadership set lease_until = '-infinity'"));
+        mem_free(test_sql(other, shut)); /* a leader that lives would win its lock back */
         test_sleep(1000000);
+        mem_free(test_sql(other, open));
+        test_sleep(300000);
     }
     assert_true(b.led);
     assert_int_equal(b.lead_st, STATUS_OK);
