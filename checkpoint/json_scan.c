@@ -143,7 +143,7 @@ static size_t utf8_put(uint32_t point, char *out)
 
 static bool unescape_unicode(struct json_scan *scan, char *out, size_t *len)
 {
-    uint32_t point, low;
+    uint32_t point = 0, low = 0;
 
     if (!hex4(scan, &point))
         return false;

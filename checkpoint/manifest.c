@@ -56,7 +56,7 @@ static bool read_digest(struct parse *parse, char out[33])
 {
     const char *text = NULL;
 
-    if (!read_text(parse, &text))
+    if (!read_text(parse, &text) || !text)
         return false;
     if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
         return bad(parse, "an XXH3 digest");
@@ -183,7 +183,7 @@ static bool read_format(struct parse *parse)
 {
     const char *text = NULL;
 
-    if (!read_text(parse, &text))
+    if (!read_text(parse, &text) || !text)
         return false;
     parse->manifest->sharded = strcmp(text, "rondo-checkpoint-2") == 0;
     return parse->manifest->sharded || strcmp(text, "rondo-checkpoint-1") == 0 ||

@@ -117,8 +117,8 @@ static int worker_busy(void)
             return 3;
         if (!slot_fill_file(slots[i], 1, 0, step, step * 8, SLOT_FILL_GOOD))
             return 4;
-        if (ask(KIND(STAGED), step, 0, NULL) != STATUS_OK ||
-            ask(KIND(STAGED), step, 0, NULL) != STATUS_OK) /* again: the same answer */
+        int first = ask(KIND(STAGED), step, 0, NULL);
+        if (first != STATUS_OK || ask(KIND(STAGED), step, 0, NULL) != first) /* again */
             return 5;
     }
     if (strcmp(slots[0], slots[1]) == 0 ||

@@ -367,7 +367,7 @@ static void slot_make(const struct sharded *sharded, const char *dir, const char
     slot_begin(memory, slot_bytes(&len64, 1), 120);
     assert_int_equal(slot_add(memory, name, len, &offset, NULL), STATUS_OK);
     memcpy((char *)memory + offset, bytes, len);
-    ((char *)memory)[offset + len / 2] ^= flip;
+    ((unsigned char *)memory)[offset + len / 2] ^= (unsigned char)flip;
     slot_fill(memory, 64, layout_table_digest(sharded->storage));
     assert_int_equal(file_write_atomic(path, memory, (size_t)slot_bytes(&len64, 1), 0600, NULL),
                      STATUS_OK);

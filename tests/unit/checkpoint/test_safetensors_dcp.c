@@ -46,6 +46,9 @@ static void offsets_come_back(void **state)
     text_fini(&info);
 }
 
+#define AT_0D "{\"saved_offsets\":[]}"
+#define AT_2D "{\"saved_offsets\":[0,0]}"
+
 static void anything_else_is_refused(void **state)
 {
     static const char *const bad[] = {
@@ -59,10 +62,8 @@ static void anything_else_is_refused(void **state)
         "{\"a\":{\"saved_offsets\":[0,18446744073709551615]},\"s\":{\"saved_offsets\":[]}}",
         "{\"a\":{\"saved_offsets\":[0,0],\"x\":1},\"s\":{\"saved_offsets\":[]}}",
         "{\"a\":{},\"s\":{\"saved_offsets\":[]}}",
-        "{\"a\":{\"saved_offsets\":[0,0]},\"s\":{\"saved_offsets\":[]},\"t\":{\"saved_offsets\":[]}"
-        "}",
-        "{\"a\":{\"saved_offsets\":[0,0]},\"a\":{\"saved_offsets\":[0,0]},\"s\":{\"saved_offsets\":"
-        "[]}}",
+        "{\"a\":" AT_2D ",\"s\":" AT_0D ",\"t\":" AT_0D "}",
+        "{\"a\":" AT_2D ",\"a\":" AT_2D ",\"s\":" AT_0D "}",
         "{\"a\":{\"saved_offsets\":[0,0]},\"s\":{\"saved_offsets\":[]}} x",
     };
 

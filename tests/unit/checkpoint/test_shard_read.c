@@ -59,7 +59,8 @@ static void verification_reads_every_byte(void **state)
         if (round == 1)
             assert_non_null(strstr(err.text, "block 4"));
         flip(path, 4 * 65536 + 77, 1); /* the first time: damaged; the second: whole */
-        want.xxh3[0] ^= round == 1;    /* but now another digest is wanted */
+        if (round == 1)
+            want.xxh3[0] = want.xxh3[0] == '0' ? '1' : '0'; /* but now another digest is wanted */
     }
     close(dir);
     sharded_destroy(sharded);
