@@ -106,6 +106,13 @@ def cgroups_of(pid):
     return found
 
 
+def beside_the_sdk(out):
+    """Where a test of the SDK has loaded its `rondo`, the stubs below out are found in it too."""
+    package = sys.modules.get("rondo")
+    if package is not None:
+        package.__path__.append(os.path.join(out, "rondo"))
+
+
 @functools.lru_cache(maxsize=None)
 def stubs():
     """The Python side of our .proto files, made afresh; needs grpcio."""
@@ -119,6 +126,7 @@ def stubs():
              *map(str, sorted((ROOT / "proto/rondo/v1").glob("*.proto")))],
             check=True, timeout=LIMIT_S)
         sys.path.insert(0, out)
+        beside_the_sdk(out)
         try:
             import rondo.v1.agent_pb2 as agent
             import rondo.v1.agent_pb2_grpc as agent_grpc

@@ -9,6 +9,8 @@ import types
 
 import pytest
 
+from rondo_cluster import beside_the_sdk
+
 grpc = pytest.importorskip("grpc")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -29,6 +31,7 @@ def stubs(tmp_path_factory):
         check=True, timeout=LIMIT_S)
     # protoc writes protobuf-c/protobuf-c.proto to protobuf_c/ and imports it from there.
     sys.path.insert(0, str(out))
+    beside_the_sdk(out)
     try:
         import rondo.v1.agent_pb2 as agent
         import rondo.v1.agent_pb2_grpc as agent_grpc
