@@ -77,7 +77,7 @@ static void pass_walk(struct launcher_shim_pass *pass)
     const struct launcher_shim_pid *ids = &pass->ids;
     struct stray_list list;
     struct stray now;
-    struct stray_query query = {.tag = pass->tag, .since = ids->shim_start};
+    struct stray_query query = {.tag = pass->tag, .dir = pass->dir, .since = ids->shim_start};
     if (pass->shim_watched && (ids->shim_start == 0 || stray_is_alive(ids->shim, ids->shim_start)))
         query.root = ids->shim;
     if (pass->session_fresh && ids->worker > 0 &&

@@ -126,19 +126,24 @@ static bool stray_descends(const struct stray *table, size_t count, const struct
     return false;
 }
 
-static bool stray_has_tag(pid_t pid, const char *tag, char **bytes)
+static bool stray_has_tag(pid_t pid, const struct stray_query *query, char **bytes)
 {
-    static const char name[] = "RONDO_WORKER=";
+    static const char name[] = "RONDO_WORKER=", place[] = "RONDO_DIR=";
+    bool tagged = false;
     if (!*bytes)
         *bytes = mem_resize(NULL, STRAY_ENVIRON_MAX, 1); /* touched only as far as it is used */
     ssize_t got = stray_slurp(pid, "environ", *bytes, STRAY_ENVIRON_MAX - 1);
     if (got <= 0)
         return false;
     (*bytes)[got] = '\0';
-    for (char *at = *bytes; at < *bytes + got; at += strlen(at) + 1)
-        if (strncmp(at, name, sizeof(name) - 1) == 0 && strcmp(at + sizeof(name) - 1, tag) == 0)
-            return true;
-    return false;
+    for (char *at = *bytes; at < *bytes + got; at += strlen(at) + 1) {
+        if (strncmp(at, name, sizeof(name) - 1) == 0)
+            tagged = tagged || strcmp(at + sizeof(name) - 1, query->tag) == 0;
+        else if (query->dir && strncmp(at, place, sizeof(place) - 1) == 0 &&
+                 strcmp(at + sizeof(place) - 1, query->dir) != 0)
+            return false;
+    }
+    return tagged;
 }
 
 void stray_find(const struct stray_query *query, struct stray_list *out)
@@ -156,7 +161,7 @@ void stray_find(const struct stray_query *query, struct stray_list *out)
         bool young = stray->start >= query->since;
         if (!(query->root > 0 && stray_descends(table, count, stray, query->root)) &&
             !(young && query->session > 0 && stray->session == query->session) &&
-            !(young && query->tag && stray_has_tag(stray->pid, query->tag, &bytes)))
+            !(young && query->tag && stray_has_tag(stray->pid, query, &bytes)))
             continue;
         if (out->count == STRAY_LIST_MAX) {
             out->cut = true;

@@ -2,7 +2,8 @@
  *
  * Any thread but the loop's: reading /proc of a process in trouble can block. A process belongs to
  * a worker when it descends from the worker's shim, is in the worker's session, or carries
- * RONDO_WORKER=<tag>. Pids are reused: a stray is its pid and its start time. */
+ * RONDO_WORKER=<tag> and no RONDO_DIR but the worker's: agents of other clusters on this machine
+ * have workers of the same tags. Pids are reused: a stray is its pid and its start time. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@ struct stray {
 };
 struct stray_query {
     const char *tag; /* NULL: do not look at environments */
+    const char *dir; /* of the worker; NULL: whatever it is */
     pid_t session;   /* 0: none */
     pid_t root;      /* the shim: its descendants, not itself; 0: none */
     int64_t since;   /* ticks: what is older belongs to somebody else */

@@ -32,10 +32,10 @@ static void we_are_alive_and_only_with_our_start(void **state)
     assert_false(stray_is_alive(getpid(), self.start + 1));
 }
 
-static pid_t spawn(const char *env, bool session)
+static pid_t spawn_in(const char *env, const char *dir, bool session)
 {
     const char *const argv[] = {"sleep", "1000", NULL};
-    const char *const envp[] = {"A=b", env, NULL};
+    const char *const envp[] = {"A=b", env, dir, NULL};
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -56,6 +56,11 @@ static pid_t spawn(const char *env, bool session)
         usleep(1000);
     }
     return pid;
+}
+
+static pid_t spawn(const char *env, bool session)
+{
+    return spawn_in(env, NULL, session);
 }
 
 static void end(pid_t pid)
@@ -138,12 +143,26 @@ static void a_kill_misses_who_has_the_pid_now(void **state)
     assert_false(stray_kill(&stray, SIGKILL));
 }
 
+/* Two agents on a machine, of two clusters, may each have a worker 5.1.w.0.1. */
+static void the_workers_of_other_agents_are_not_ours(void **state)
+{
+    (void)state;
+    pid_t ours = spawn_in("RONDO_WORKER=stray-test-9", "RONDO_DIR=/a/work/9", false);
+    pid_t other = spawn_in("RONDO_WORKER=stray-test-9", "RONDO_DIR=/b/work/9", false);
+    const struct stray_query query = {.tag = "stray-test-9", .dir = "/a/work/9"};
+    assert_true(finds(&query, ours));
+    assert_false(finds(&query, other));
+    end(ours);
+    end(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stat_lines_with_odd_names_are_read),
         cmocka_unit_test(we_are_alive_and_only_with_our_start),
         cmocka_unit_test(the_tag_is_compared_whole),
+        cmocka_unit_test(the_workers_of_other_agents_are_not_ours),
         cmocka_unit_test(what_is_older_is_spared),
         cmocka_unit_test(sessions_and_descent_are_found_and_zombies_are_not),
         cmocka_unit_test(a_kill_misses_who_has_the_pid_now),
