@@ -14,8 +14,6 @@ struct lineage {    /* of one item */
 /* The nearest before it of the same workers, or what they began from. */
 static size_t predecessor(const struct retain_item *items, size_t at)
 {
-    size_t low = 0, high = at;
-
     if (at > 0 && items[at - 1].attempt == items[at].attempt &&
         items[at - 1].incarnation == items[at].incarnation)
         return at - 1;
@@ -25,14 +23,10 @@ static size_t predecessor(const struct retain_item *items, size_t at)
         if (items[i].attempt == items[at].attempt && items[i].incarnation == items[at].incarnation)
             return i;
     }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (items[middle].id < items[at].parent)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return items[at].parent > 0 && low < at && items[low].id == items[at].parent ? low : NONE;
+    for (size_t i = at; items[at].parent > 0 && i-- > 0;) /* once an attempt */
+        if (items[i].id == items[at].parent)
+            return i;
+    return NONE;
 }
 
 static void find_branches(const struct retain_item *items, size_t count, struct lineage *lineage)

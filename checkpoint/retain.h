@@ -3,8 +3,8 @@
  * Pure. Any thread; no allocation but a scratch array. The rules are joined: what one of them keeps
  * stays. A branch is a line of checkpoints, each made by going on from the one before; an attempt
  * that begins from an older one begins another branch. Age counts within a branch and by the order
- * in which checkpoints were made, never by step: the steps of a branch that was left behind may be
- * the higher ones. Whatever the numbers say, the newest usable one stays, and the newest verified.
+ * of the items, never by step over attempts: the steps of a branch that was left behind may be the
+ * higher ones. Whatever the numbers say, the newest usable one stays, and the newest verified.
  */
 #pragma once
 #include <stdbool.h>
@@ -44,7 +44,8 @@ struct retain_policy {
 enum retain_why { RETAIN_WHYS(X) RETAIN_COUNT };
 #undef X
 
-/* items: in the order in which they were made, which is that of their ids. out[i]: of items[i]. */
+/* items: oldest first, by attempt, then by step; ids need not follow that order (two saves are on
+ * their way at once). out[i]: of items[i]. */
 void retain_plan(const struct retain_item *items, size_t count, const struct retain_policy *policy,
                  enum retain_why *out);
 const char *retain_why_text(enum retain_why why);

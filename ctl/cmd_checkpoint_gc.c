@@ -110,18 +110,19 @@ static struct verdict other(const struct vault_list_entry *entry)
                             .keep = texts[entry->kind].keep};
 }
 
-static int by_id(const void *a, const void *b)
+/* As the daemon orders them: by attempt, then by step. */
+static int oldest_first(const void *a, const void *b)
 {
-    const struct vault_list_entry *const *left = a, *const *right = b;
-    int64_t first = (*left)->row->id, second = (*right)->row->id;
-    if (first == second) {
-        first = (*left)->row->created_us;
-        second = (*right)->row->created_us;
-    }
-    return first < second ? -1 : first > second;
+    const Pb__Checkpoint *left = (*(const struct vault_list_entry *const *)a)->row;
+    const Pb__Checkpoint *right = (*(const struct vault_list_entry *const *)b)->row;
+    if (left->attempt != right->attempt)
+        return left->attempt < right->attempt ? -1 : 1;
+    if (left->step != right->step)
+        return left->step < right->step ? -1 : 1;
+    return (left->created_us > right->created_us) - (left->created_us < right->created_us);
 }
 
-/* One job's sealed ones; `of` is sorted by id here, the order in which they were made. */
+/* One job's sealed ones; `of` is sorted here. */
 static void plan_job(const struct config *config, const struct vault_list_entry **of, size_t count,
                      void (*fn)(void *arg, const struct verdict *verdict), void *arg)
 {
@@ -130,7 +131,7 @@ static void plan_job(const struct config *config, const struct vault_list_entry 
     struct retain_item *items = items_memory;
     enum retain_why *why = why_memory;
     struct retain_policy policy = {.newest = config->keep, .every_steps = config->keep_every_steps};
-    qsort(of, count, sizeof *of, by_id);
+    qsort(of, count, sizeof *of, oldest_first);
     for (size_t i = 0; i < count; i++) {
         const Pb__Checkpoint *row = of[i]->row;
         items[i] = (struct retain_item){.id = row->id,

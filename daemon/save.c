@@ -138,9 +138,7 @@ bool save_is_usable(const struct save *save)
     return state == S(COMMITTED) || state == S(VERIFIED);
 }
 
-/* A later attempt's is newer whatever its step. Within one the step counts, not the order in which
- * rows were made: two parts of a rank are on their way at once. */
-static bool is_newer(const Pb__Checkpoint *a, const Pb__Checkpoint *b)
+bool save_is_newer(const Pb__Checkpoint *a, const Pb__Checkpoint *b)
 {
     return a->attempt != b->attempt ? a->attempt > b->attempt : a->step > b->step;
 }
@@ -155,7 +153,7 @@ const struct save *save_resume(const struct job *job)
     LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
     {
         const struct save *save = LIST_ITEM(item, struct save, node);
-        if (save_is_usable(save) && (!best || is_newer(save_view(save), save_view(best))))
+        if (save_is_usable(save) && (!best || save_is_newer(save_view(save), save_view(best))))
             best = save;
     }
     return best;

@@ -5,6 +5,7 @@
 #include "daemon/save_inner.h"
 #include "daemon/turn.h"
 #include "daemon/watch.h"
+#include <stdlib.h>
 
 #define HOLDS_MAX    64
 #define LOOK_MOST_US 3600000000 /* wall time may jump: no later than this */
@@ -65,6 +66,16 @@ static struct retain_policy policy_of(const struct job *job)
     return out;
 }
 
+static int oldest_first(const void *a, const void *b)
+{
+    const Pb__Checkpoint *left = *(const Pb__Checkpoint *const *)a;
+    const Pb__Checkpoint *right = *(const Pb__Checkpoint *const *)b;
+
+    if (save_is_newer(left, right) != save_is_newer(right, left))
+        return save_is_newer(left, right) ? 1 : -1;
+    return (left->id > right->id) - (left->id < right->id);
+}
+
 size_t save_keep_plan(const struct job *job, const Pb__Checkpoint **rows, enum retain_why *why,
                       size_t max)
 {
@@ -75,18 +86,22 @@ size_t save_keep_plan(const struct job *job, const Pb__Checkpoint **rows, enum r
     cap++;
     SCOPED(mem_free) void *memory = mem_array(cap + 1, sizeof(struct retain_item));
     SCOPED(mem_free) void *verdicts = mem_array(cap + 1, sizeof(enum retain_why));
+    SCOPED(mem_free) void *pointers = mem_array(cap + 1, sizeof(Pb__Checkpoint *));
     struct retain_item *items = memory;
+    const Pb__Checkpoint **all = pointers;
     LIST_EACH((struct list *)(uintptr_t)&job->saves, item)
     {
         const Pb__Checkpoint *row = save_view(LIST_ITEM(item, struct save, node));
-        if (!row || !was_committed(row))
-            continue;
-        if (count < max)
-            rows[count] = row;
-        items[count++] = item_of(job, row);
+        if (row && was_committed(row))
+            all[count++] = row;
     }
+    qsort(all, count, sizeof(*all), oldest_first);
+    for (size_t i = 0; i < count; i++)
+        items[i] = item_of(job, all[i]);
     retain_plan(items, count, &policy, verdicts);
-    memcpy(why, verdicts, (count < max ? count : max) * sizeof(*why));
+    size_t given = count < max ? count : max;
+    memcpy(rows, all, given * sizeof(*rows));
+    memcpy(why, verdicts, given * sizeof(*why));
     return count;
 }
 

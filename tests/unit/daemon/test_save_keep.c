@@ -104,6 +104,21 @@ static void pinned_ones_stay_until_they_are_not(void **state)
     expect(rig, job, STATE(COMMITTED), "3");
 }
 
+/* Both slots of a rank are written at once: the later step may be known first. What a job would go
+ * on from is what stays. */
+static void the_highest_step_stays_whichever_came_first(void **state)
+{
+    struct rig *rig = *state;
+    int64_t job;
+    struct rig_node *node = begin(rig, 1, 0, &job);
+    commit(node, job, 1, 20);
+    commit(node, job, 1, 10);
+    expect(rig, job, STATE(COMMITTED), "1");
+    expect(rig, job, STATE(EXPIRED), "2");
+    commit(node, job, 1, 30);
+    expect(rig, job, STATE(COMMITTED), "3");
+}
+
 static void what_a_reader_has_a_lease_on_stays(void **state) /* K8 */
 {
     struct rig *rig = *state;
@@ -222,13 +237,10 @@ int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
-        T(pinned_ones_stay_until_they_are_not),
-        T(what_a_reader_has_a_lease_on_stays),
-        T(a_lease_that_is_given_back_ends),
-        T(what_an_attempt_begins_from_stays),
-        T(old_ones_go_but_the_newest_never),
-        T(the_best_are_kept_by_what_was_reported),
-        T(the_plan_says_why),
+        T(pinned_ones_stay_until_they_are_not),    T(the_highest_step_stays_whichever_came_first),
+        T(what_a_reader_has_a_lease_on_stays),     T(a_lease_that_is_given_back_ends),
+        T(what_an_attempt_begins_from_stays),      T(old_ones_go_but_the_newest_never),
+        T(the_best_are_kept_by_what_was_reported), T(the_plan_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
