@@ -148,6 +148,14 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+int text_order(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    size_t len = a_len < b_len ? a_len : b_len;
+    int order = len ? memcmp(a, b, len) : 0;
+
+    return order ? order : (a_len > b_len) - (a_len < b_len);
+}
+
 void text_cut(char *text, size_t max)
 {
     size_t len = strnlen(text, max + 1);

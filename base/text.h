@@ -27,6 +27,8 @@ char *text_take(struct text *text); /* caller frees with mem_free; the buffer is
 
 bool text_is_utf8(const char *bytes,
                   size_t len); /* strict: no overlong forms, no surrogates, no NUL */
+/* By bytes, the shorter one first where it begins the other: below, 0, above. */
+int text_order(const char *a, size_t a_len, const char *b, size_t b_len);
 /* Cuts it to at most max bytes, never inside a character. */
 void text_cut(char *text, size_t max);
 /* How many characters differ, are missing or too many, or changed places with the next; capped:

@@ -39,9 +39,8 @@ struct export
 static int order_items(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
-    int order = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
 
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return text_order(x->name, x->len, y->name, y->len);
 }
 
 /* The name without the prefix; NULL: it has another. */

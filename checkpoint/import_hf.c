@@ -115,9 +115,8 @@ static bool index_entry(struct import *import, struct json_scan *scan, const cha
 static int order_wanted(const void *a, const void *b)
 {
     const struct wanted *x = a, *y = b;
-    int order = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
 
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return text_order(x->name, x->len, y->name, y->len);
 }
 
 static enum status index_parse(struct import *import, const char *json, size_t len,

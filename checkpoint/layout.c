@@ -37,15 +37,6 @@ const char *layout_table_digest(const struct layout_table *table)
 
 /* --- names */
 
-int layout_name_order(const char *a, size_t a_len, const char *b, size_t b_len)
-{
-    int by_bytes = memcmp(a, b, a_len < b_len ? a_len : b_len);
-
-    if (by_bytes != 0)
-        return by_bytes;
-    return a_len < b_len ? -1 : a_len > b_len;
-}
-
 const char *layout_name_shown(const char *name, size_t len, char out[LAYOUT_SHOWN])
 {
     size_t kept = len < LAYOUT_SHOWN ? len : LAYOUT_SHOWN - 1;
@@ -65,7 +56,7 @@ static bool find_alias(const struct layout_table *table, const char *name, size_
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct layout_alias *alias = &table->aliases[middle];
-        int order = layout_name_order(alias->name, alias->len, name, len);
+        int order = text_order(alias->name, alias->len, name, len);
         if (order == 0) {
             *tensor = alias->tensor;
             return true;
@@ -86,7 +77,7 @@ bool layout_table_find(const struct layout_table *table, const char *name, size_
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct layout_tensor *at = &table->tensors[table->by_name[middle]];
-        int order = layout_name_order(at->name, at->name_len, name, len);
+        int order = text_order(at->name, at->name_len, name, len);
         if (order == 0) {
             *tensor = table->by_name[middle];
             return true;

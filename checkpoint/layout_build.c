@@ -277,7 +277,7 @@ static int tensor_order(const void *a, const void *b, void *arg)
 {
     const struct layout_tensor *tensors = arg, *left = &tensors[*(const uint32_t *)a],
                                *right = &tensors[*(const uint32_t *)b];
-    return layout_name_order(left->name, left->name_len, right->name, right->name_len);
+    return text_order(left->name, left->name_len, right->name, right->name_len);
 }
 
 static enum status index_names(struct layout_table *table, struct error *err)
@@ -307,7 +307,7 @@ static enum status index_names(struct layout_table *table, struct error *err)
 static int alias_order(const void *a, const void *b)
 {
     const struct layout_alias *left = a, *right = b;
-    return layout_name_order(left->name, left->len, right->name, right->len);
+    return text_order(left->name, left->len, right->name, right->len);
 }
 
 static enum status finish_aliases(const struct alias_raw *raw, struct layout_table *table,

@@ -24,8 +24,6 @@ static inline const struct layout_class *layout_table_class(const struct layout_
 {
     return &table->classes[table->tensors[tensor].layout];
 }
-/* Below, 0, above: by bytes. */
-int layout_name_order(const char *a, size_t a_len, const char *b, size_t b_len);
 #define LAYOUT_SHOWN 128
 /* For error texts: at most LAYOUT_SHOWN - 1 bytes, cut between characters. Returns out. */
 const char *layout_name_shown(const char *name, size_t len, char out[LAYOUT_SHOWN]);

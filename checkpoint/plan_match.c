@@ -57,7 +57,7 @@ static enum status pair_names(const struct layout_table *source, const struct la
         int order = 1;
         for (; next < source->tensors_count && order > 0; next += order > 0) {
             other = &source->tensors[source->by_name[next]];
-            order = layout_name_order(tensor->name, tensor->name_len, other->name, other->name_len);
+            order = text_order(tensor->name, tensor->name_len, other->name, other->name_len);
         }
         if (order == 0)
             found = source->by_name[next];

@@ -39,19 +39,12 @@ void safetensors_destroy(struct safetensors *file)
     mem_free(file);
 }
 
-static int order_bytes(const char *a, size_t a_len, const char *b, size_t b_len)
-{
-    int order = memcmp(a, b, a_len < b_len ? a_len : b_len);
-
-    return order ? order : (a_len > b_len) - (a_len < b_len);
-}
-
 static int order_names(const void *a, const void *b)
 {
     const struct safetensors_entry *x = *(struct safetensors_entry *const *)a;
     const struct safetensors_entry *y = *(struct safetensors_entry *const *)b;
 
-    return order_bytes(x->name, x->name_len, y->name, y->name_len);
+    return text_order(x->name, x->name_len, y->name, y->name_len);
 }
 
 static int order_offsets(const void *a, const void *b)
@@ -62,14 +55,14 @@ static int order_offsets(const void *a, const void *b)
         return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end)
         return x->end < y->end ? -1 : 1;
-    return order_bytes(x->name, x->name_len, y->name, y->name_len);
+    return text_order(x->name, x->name_len, y->name, y->name_len);
 }
 
 static int order_meta(const void *a, const void *b)
 {
     const struct safetensors_pair *x = a, *y = b;
 
-    return order_bytes(x->key, x->key_len, y->key, y->key_len);
+    return text_order(x->key, x->key_len, y->key, y->key_len);
 }
 
 static int shown(size_t len)
@@ -435,7 +428,7 @@ const struct safetensors_entry *safetensors_find(const struct safetensors *file,
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct safetensors_entry *entry = file->by_name[middle];
-        int order = order_bytes(entry->name, entry->name_len, name, len);
+        int order = text_order(entry->name, entry->name_len, name, len);
         if (!order)
             return entry;
         if (order < 0)

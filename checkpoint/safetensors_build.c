@@ -14,17 +14,15 @@ static int order_in_file(const void *a, const void *b)
 
     if (x->dtype != y->dtype)
         return x->dtype > y->dtype ? -1 : 1;
-    int order = memcmp(x->name, y->name, x->name_len < y->name_len ? x->name_len : y->name_len);
-    return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
+    return text_order(x->name, x->name_len, y->name, y->name_len);
 }
 
 static int order_by_name(const void *a, const void *b)
 {
     const struct safetensors_entry *x = *(const struct safetensors_entry *const *)a;
     const struct safetensors_entry *y = *(const struct safetensors_entry *const *)b;
-    int order = memcmp(x->name, y->name, x->name_len < y->name_len ? x->name_len : y->name_len);
 
-    return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
+    return text_order(x->name, x->name_len, y->name, y->name_len);
 }
 
 static enum status check_names(const struct safetensors_entry *entries, size_t count,

@@ -188,9 +188,21 @@ static void amounts_read_well(void **state)
     }
 }
 
+static void bytes_are_ordered_and_prefixes_come_first(void **state)
+{
+    (void)state;
+    assert_true(text_order("a", 1, "b", 1) < 0);
+    assert_true(text_order("b", 1, "a", 1) > 0);
+    assert_true(text_order("a", 1, "ab", 2) < 0);
+    assert_true(text_order("\xff", 1, "a", 1) > 0);
+    assert_true(text_order("a\0b", 3, "a\0a", 3) > 0);
+    assert_int_equal(text_order(NULL, 0, "", 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_ordered_and_prefixes_come_first),
         cmocka_unit_test(buffer_grows_and_ends_with_nul),
         cmocka_unit_test(long_formats_are_whole),
         cmocka_unit_test(full_drops_whole_calls),
