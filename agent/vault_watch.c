@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_tree.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -56,23 +55,6 @@ bool vault_watch_match(const char *pattern, const char *name, int64_t *step)
            text_to_i64(digits, 0, INT64_MAX, step);
 }
 
-static void dir_close(DIR *dir)
-{
-    if (dir)
-        (void)closedir(dir);
-}
-SCOPED_DESTRUCTOR(DIR *, dir_close)
-
-/* A reader of names with a descriptor of its own. NULL and errno. */
-static DIR *dir_names(int fd)
-{
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-    if (!dir)
-        vault_tree_close(copy);
-    return dir;
-}
-
 static bool is_complete(int parent, const char *name, const char *marker)
 {
     SCOPED_FD int fd = -1;
@@ -88,7 +70,7 @@ static bool is_complete(int parent, const char *name, const char *marker)
 
 enum status vault_watch_scan(struct vault_job *job, struct error *err)
 {
-    SCOPED(dir_close) DIR *dir = NULL;
+    SCOPED(vault_tree_names_close) DIR *names = NULL;
     SCOPED_FD int fd = -1;
     if (!vault_watch_pattern_ok(job->pattern, err))
         return STATUS_INVALID;
@@ -98,19 +80,17 @@ enum status vault_watch_scan(struct vault_job *job, struct error *err)
     enum status st = vault_tree_open(job->source, parent, false, &fd, err);
     if (st != STATUS_OK)
         return st == STATUS_NOT_FOUND ? STATUS_OK : st;
-    dir = dir_names(fd);
-    if (!dir)
+    names = vault_tree_names(fd);
+    if (!names)
         return error_set(err, STATUS_UNAVAILABLE, "list %s/%s: %s", job->source, parent,
                          strerror(errno));
-    const struct dirent *entry;
-    while ((entry = readdir(dir)) && job->steps_count < VAULT_JOB_STEPS_MAX) {
+    const char *name;
+    while (job->steps_count < VAULT_JOB_STEPS_MAX && (name = vault_tree_names_next(names))) {
         int64_t step;
-        if (!vault_watch_match(last, entry->d_name, &step) ||
-            !is_complete(fd, entry->d_name, job->marker))
+        if (!vault_watch_match(last, name, &step) || !is_complete(fd, name, job->marker))
             continue;
         job->steps[job->steps_count] = step;
-        job->step_dirs[job->steps_count++] =
-            mem_printf("%.*s%s", (int)above, job->pattern, entry->d_name);
+        job->step_dirs[job->steps_count++] = mem_printf("%.*s%s", (int)above, job->pattern, name);
     }
     return STATUS_OK;
 }
@@ -195,13 +175,12 @@ static enum status take_entry(int from, int to, const char *name, int depth, str
 static enum status take_tree(int from, int to, int depth, struct take *take, struct error *err)
 {
     enum status st = STATUS_OK;
-    SCOPED(dir_close) DIR *dir = dir_names(from);
-    if (!dir)
+    SCOPED(vault_tree_names_close) DIR *names = vault_tree_names(from);
+    if (!names)
         return failed("list", "a directory", err);
-    const struct dirent *entry;
-    while (st == STATUS_OK && (entry = readdir(dir)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            st = take_entry(from, to, entry->d_name, depth, take, err);
+    const char *name;
+    while (st == STATUS_OK && (name = vault_tree_names_next(names)))
+        st = take_entry(from, to, name, depth, take, err);
     return st;
 }
 

@@ -239,24 +239,18 @@ static enum status look(struct scan *scan, int dir, const char *path, unsigned d
     enum vault_list_kind kind;
     const struct dirent *entry;
     enum status st = STATUS_OK;
-    int copy;
 
     if (kind_of(dir, path, &kind))
         return add(scan, dir, path, kind, err);
     if (depth >= DEPTH_MAX)
         return STATUS_OK;
-    copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* closedir closes its own */
-    DIR *names = copy < 0 ? NULL : fdopendir(copy);
-    if (!names) {
-        st = error_set(err, vault_tree_status(errno), "list %s: %s", *path ? path : scan->vault,
-                       strerror(errno));
-        vault_tree_close(copy);
-        return st;
-    }
+    SCOPED(vault_tree_names_close) DIR *names = vault_tree_names(dir);
+    if (!names)
+        return error_set(err, vault_tree_status(errno), "list %s: %s", *path ? path : scan->vault,
+                         strerror(errno));
     while (st == STATUS_OK && (entry = readdir(names)))
         if (entry->d_name[0] != '.' && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
             st = look_at(scan, dir, path, entry->d_name, depth, err);
-    (void)closedir(names);
     return st;
 }
 

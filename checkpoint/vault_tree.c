@@ -1,7 +1,6 @@
 /* vault_tree.c - see vault_tree.h. */
 #include "checkpoint/vault_tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,23 +8,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 
 #define PATH_BYTES_MAX 4096
 #define OPEN_DIR       (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-static void dir_destroy(DIR *dir)
-{
-    if (dir)
-        (void)closedir(dir);
-}
-SCOPED_DESTRUCTOR(DIR *, dir_destroy)
-
 void vault_tree_close(int fd)
 {
     if (fd >= 0)
         (void)close(fd);
+}
+
+DIR *vault_tree_names(int dir)
+{
+    int copy = openat(dir, ".", OPEN_DIR); /* closedir closes its own */
+    DIR *names = copy < 0 ? NULL : fdopendir(copy);
+
+    if (!names)
+        vault_tree_close(copy);
+    return names;
+}
+
+const char *vault_tree_names_next(DIR *names)
+{
+    const struct dirent *entry;
+
+    while ((errno = 0, entry = readdir(names)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            return entry->d_name;
+    return NULL;
+}
+
+void vault_tree_names_close(DIR *names)
+{
+    if (names)
+        (void)closedir(names);
 }
 
 enum status vault_tree_status(int error_number)
@@ -201,22 +218,16 @@ static enum status walk_entry(struct walk *walk, int parent, const char *name, s
 
 static enum status walk_dir(struct walk *walk, int fd, struct error *err)
 {
-    SCOPED(dir_destroy) DIR *dir = NULL;
-    const struct dirent *entry;
-    int copy;
+    SCOPED(vault_tree_names_close) DIR *names = NULL;
+    const char *name;
 
     if (++walk->depth > VAULT_TREE_DEPTH_MAX)
         return error_set(err, STATUS_INVALID, "%.80s: too many levels", walk->path);
-    copy = openat(fd, ".", OPEN_DIR); /* closedir closes its own */
-    if (copy < 0 || !(dir = fdopendir(copy))) {
-        vault_tree_close(copy);
+    names = vault_tree_names(fd);
+    if (!names)
         return error_set(err, vault_tree_status(errno), "list %s: %s", walk->path, strerror(errno));
-    }
-    while ((errno = 0, entry = readdir(dir))) {
-        enum status status;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        status = walk_entry(walk, fd, entry->d_name, err);
+    while ((name = vault_tree_names_next(names))) {
+        enum status status = walk_entry(walk, fd, name, err);
         if (status != STATUS_OK)
             return status;
     }
@@ -243,19 +254,13 @@ static enum status remove_level(int parent, const char *name, uint32_t depth, st
 
 static enum status remove_below(int fd, uint32_t depth, struct error *err)
 {
-    SCOPED(dir_destroy) DIR *dir = NULL;
-    const struct dirent *entry;
-    int copy = openat(fd, ".", OPEN_DIR);
+    SCOPED(vault_tree_names_close) DIR *names = vault_tree_names(fd);
+    const char *name;
 
-    if (copy < 0 || !(dir = fdopendir(copy))) {
-        vault_tree_close(copy);
+    if (!names)
         return error_set(err, vault_tree_status(errno), "list: %s", strerror(errno));
-    }
-    while ((errno = 0, entry = readdir(dir))) {
-        enum status status;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        status = remove_level(fd, entry->d_name, depth, err);
+    while ((name = vault_tree_names_next(names))) {
+        enum status status = remove_level(fd, name, depth, err);
         if (status != STATUS_OK)
             return status;
     }

@@ -1,11 +1,13 @@
 /* vault_tree.h - directory trees below a vault, opened name by name so that no link is ever
  * followed out of them.
  *
- * For vault*.c only. Any thread; blocking. Workers own parts of these trees and may put anything
- * into them, also while we look. Descriptors belong to the caller. Limits: depth, count and bytes
- * of names. */
+ * For vault*.c and reader.c only. Any thread; blocking. Workers own parts of these trees and may
+ * put anything into them, also while we look. Descriptors belong to the caller. Limits: depth,
+ * count and bytes of names. */
 #pragma once
 #include "base/error.h"
+#include "base/mem.h"
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +41,14 @@ enum status vault_tree_walk(int dir, bool sync, vault_tree_fn fn, void *arg,
                             struct error *err) MUST_CHECK;
 /* Removes name below parent, whatever it is. Missing: success. */
 enum status vault_tree_remove(int parent, const char *name, struct error *err) MUST_CHECK;
+
+/* The names in a directory, by a descriptor of their own. NULL and errno. */
+DIR *vault_tree_names(int dir);
+/* The next one but "." and "..": a loan until the next call. NULL: that was all (errno is 0), or
+ * the rest cannot be read (errno). */
+const char *vault_tree_names_next(DIR *names);
+void vault_tree_names_close(DIR *names); /* NULL is fine */
+SCOPED_DESTRUCTOR(DIR *, vault_tree_names_close)
 
 void vault_tree_close(int fd); /* -1 is fine */
 /* STATUS_EXHAUSTED for a full disk or quota, NOT_FOUND, DENIED, else UNAVAILABLE. */
