@@ -8,6 +8,7 @@
 #include "agent/vault_slot.h"
 #include "agent/worker_part.h"
 #include "base/log.h"
+#include "checkpoint/slot.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -289,7 +290,7 @@ static void take_found(struct saves *saves, struct worker *worker,
                        const struct vault_slot_found *found, bool settles)
 {
     struct save_owner *owner = save_owner_get(saves, worker->tag);
-    int index = found->name[5] - '0';
+    int index = slot_place(found->name);
     struct save_slot *slot = &owner->slots[index];
     if (slot->state != SAVE_SLOT_NONE && slot->state != SAVE_SLOT_GIVEN)
         return; /* looked at again, and this one is known */

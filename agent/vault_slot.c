@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "checkpoint/slot.h"
 #include "checkpoint/vault_tree.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -70,37 +69,19 @@ static enum status dir_make(const char *top, const char *path, int *out, struct 
 
 static bool is_slot_name(const char *name)
 {
-    return strncmp(name, "slot-", 5) == 0 && (name[5] == '0' || name[5] == '1') &&
-           strlen(name) < sizeof(((struct vault_slot_found *)NULL)->name);
-}
-
-static void dir_close(DIR *dir)
-{
-    if (dir)
-        (void)closedir(dir);
-}
-SCOPED_DESTRUCTOR(DIR *, dir_close)
-
-/* NULL and errno. */
-static DIR *dir_names(int fd)
-{
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-    if (!dir)
-        vault_tree_close(copy);
-    return dir;
+    return slot_place(name) >= 0 && strlen(name) < sizeof(((struct vault_slot_found *)NULL)->name);
 }
 
 /* Files that had this slot's place: "slot-0" gives way to "slot-0.1". */
 static enum status drop_older(int at, const char *name, struct error *err)
 {
-    SCOPED(dir_close) DIR *dir = dir_names(at);
-    if (!dir)
+    SCOPED(vault_tree_names_close) DIR *names = vault_tree_names(at);
+    if (!names)
         return failed("list slots for", name, err);
-    const struct dirent *entry;
-    while ((entry = readdir(dir)))
-        if (is_slot_name(entry->d_name) && strncmp(entry->d_name, name, 6) == 0)
-            (void)unlinkat(at, entry->d_name, 0);
+    const char *older;
+    while ((older = vault_tree_names_next(names)))
+        if (slot_place(older) >= 0 && slot_place(older) == slot_place(name))
+            (void)unlinkat(at, older, 0);
     return STATUS_OK;
 }
 
@@ -164,19 +145,19 @@ static enum status dir_open(const struct vault_job *job, int *out, struct error 
 
 enum status vault_slot_scan(struct vault_job *job, struct error *err)
 {
-    SCOPED(dir_close) DIR *dir = NULL;
+    SCOPED(vault_tree_names_close) DIR *names = NULL;
     SCOPED_FD int fd = -1;
     enum status st = dir_open(job, &fd, err);
     if (st != STATUS_OK || fd < 0)
         return st;
-    dir = dir_names(fd);
-    if (!dir)
+    names = vault_tree_names(fd);
+    if (!names)
         return failed("list", job->path, err);
     job->found = mem_array(VAULT_SLOT_FOUND_MAX, sizeof(*job->found));
-    const struct dirent *entry;
-    while ((entry = readdir(dir)) && job->found_count < VAULT_SLOT_FOUND_MAX)
-        if (is_slot_name(entry->d_name))
-            look_at(fd, entry->d_name, &job->found[job->found_count++]);
+    const char *name;
+    while (job->found_count < VAULT_SLOT_FOUND_MAX && (name = vault_tree_names_next(names)))
+        if (is_slot_name(name))
+            look_at(fd, name, &job->found[job->found_count++]);
     return STATUS_OK;
 }
 
@@ -206,18 +187,17 @@ static bool is_kept(const char *names, const char *name)
 
 enum status vault_slot_drop(struct vault_job *job, struct error *err)
 {
-    SCOPED(dir_close) DIR *dir = NULL;
+    SCOPED(vault_tree_names_close) DIR *names = NULL;
     SCOPED_FD int fd = -1;
     enum status st = dir_open(job, &fd, err);
     if (st != STATUS_OK || fd < 0)
         return st;
-    dir = dir_names(fd);
-    if (!dir)
+    names = vault_tree_names(fd);
+    if (!names)
         return failed("list", job->path, err);
-    const struct dirent *entry;
-    while (st == STATUS_OK && (entry = readdir(dir)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            !is_kept(job->pattern, entry->d_name))
-            st = vault_tree_remove(fd, entry->d_name, err);
+    const char *name;
+    while (st == STATUS_OK && (name = vault_tree_names_next(names)))
+        if (!is_kept(job->pattern, name))
+            st = vault_tree_remove(fd, name, err);
     return st;
 }

@@ -16,7 +16,8 @@
 #include "checkpoint/slot.h"
 #include "checkpoint/vault_tree.h"
 
-#define PATIENCE_MS 2000
+#define PATIENCE_MS    2000
+#define SLOT_NAMES_MAX 64 /* looked at in a directory of slots */
 
 /* --- small files */
 
@@ -144,14 +145,14 @@ const struct manifest_file *reader_shard(const struct manifest_part *part, uint3
 
 /* --- copies in shared memory */
 
-/* In <dir>/<part>/slot-{0,1}: the file with the very name and size, of this step and layout. */
-static bool copy_in_slot(const struct reader *reader, const char *path, const char *name,
+/* In this slot: the file with the very name and size, of this step and layout. */
+static bool copy_in_slot(const struct reader *reader, int dir, const char *slot, const char *name,
                          struct shard_read *read)
 {
     const struct manifest *manifest = reader->manifest;
     const struct slot_file *found;
     struct slot_head head;
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int fd = openat(dir, slot, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return false;
@@ -167,19 +168,34 @@ static bool copy_in_slot(const struct reader *reader, const char *path, const ch
     return false;
 }
 
+/* In <dir>/<part>: the agent's directory, whose slots have other names when they change in size. */
+static bool copy_in_part(const struct reader *reader, const char *path, struct shard_read *read)
+{
+    SCOPED(vault_tree_names_close) DIR *names = NULL;
+    SCOPED_FD int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const char *name = strrchr(read->path, '/') + 1, *slot;
+
+    names = dir < 0 ? NULL : vault_tree_names(dir);
+    for (uint32_t seen = 0; names && seen < SLOT_NAMES_MAX; seen++) {
+        slot = vault_tree_names_next(names);
+        if (!slot)
+            break;
+        if (slot_place(slot) >= 0 && copy_in_slot(reader, dir, slot, name, read))
+            return true;
+    }
+    return false;
+}
+
 void reader_find_copy(const struct reader *reader, const struct manifest_part *part,
                       struct shard_read *read)
 {
-    const char *name = strrchr(read->path, '/') + 1;
-
-    for (size_t i = 0; i < reader->options.shm_dirs_count; i++)
-        for (uint32_t slot = 0; slot < 2; slot++) {
-            char path[4096];
-            int len = snprintf(path, sizeof path, "%s/%s-%" PRIu32 "/slot-%" PRIu32,
-                               reader->options.shm_dirs[i], part->role, part->rank, slot);
-            if (len > 0 && (size_t)len < sizeof path && copy_in_slot(reader, path, name, read))
-                return;
-        }
+    for (size_t i = 0; i < reader->options.shm_dirs_count; i++) {
+        char path[4096];
+        int len = snprintf(path, sizeof path, "%s/%s-%" PRIu32, reader->options.shm_dirs[i],
+                           part->role, part->rank);
+        if (len > 0 && (size_t)len < sizeof path && copy_in_part(reader, path, read))
+            return;
+    }
 }
 
 /* --- open */

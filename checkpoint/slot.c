@@ -35,6 +35,18 @@ static bool name_char(char c)
            c == '-' || c == '_';
 }
 
+int slot_place(const char *name)
+{
+    size_t len = strnlen(name, SLOT_NAME_MAX);
+    bool known =
+        len < SLOT_NAME_MAX && strncmp(name, "slot-", 5) == 0 && (name[5] == '0' || name[5] == '1');
+
+    if (!known || (name[6] && (name[6] != '.' || !name[7])) ||
+        (name[6] && strspn(name + 7, "0123456789") != len - 7))
+        return -1;
+    return name[5] - '0';
+}
+
 bool slot_name_ok(const char *name)
 {
     size_t len = strnlen(name, SLOT_NAME_MAX);

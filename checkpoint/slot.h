@@ -29,6 +29,8 @@
 #define SLOT_STATE_NAME  "state.json"
 #define SLOT_LAYOUT_NAME "layout.json" /* in every rank's slot; kept of rank 0 only */
 
+#define SLOT_PLACES 2 /* slots of a rank at a time */
+
 enum slot_state { SLOT_EMPTY = 0, SLOT_FILLING = 1, SLOT_FILLED = 2, SLOT_PERSISTED = 3 };
 
 struct slot_file {
@@ -54,6 +56,9 @@ _Static_assert(sizeof(struct slot_head) == SLOT_HEAD_BYTES, "the head is two pag
  */
 uint64_t slot_bytes(const uint64_t *file_bytes, size_t count);
 bool slot_name_ok(const char *name);
+/* The place that a slot of this file name takes: 0 or 1 for "slot-0", "slot-1" and what comes after
+ * them in another size, "slot-0.1", "slot-0.2". -1: no slot's name. */
+int slot_place(const char *name);
 
 /* Worker. head is the beginning of a mapping of `bytes` bytes. Whatever was there is gone. */
 void slot_begin(struct slot_head *head, uint64_t bytes, int64_t step);

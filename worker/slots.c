@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEPT 2 /* as many as a rank has at once */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -20,7 +19,7 @@ struct kept {
     dev_t device;
     ino_t inode;
 };
-static struct kept all[KEPT];
+static struct kept all[SLOT_PLACES];
 static unsigned next;
 
 static void drop(struct kept *kept)
@@ -75,21 +74,41 @@ static bool is_same(const struct kept *kept, const char *path, uint64_t bytes)
            (uint64_t)st.st_size == bytes;
 }
 
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Which one to give up: what has that name, or that place in another size: nobody else would ever
+ * ask for it, and its memory stays taken while it is mapped. Else the older. */
+static unsigned find_victim(const char *path)
+{
+    int place = slot_place(last_part(path));
+
+    for (unsigned i = 0; i < SLOT_PLACES; i++)
+        if (strcmp(all[i].path, path) == 0)
+            return i;
+    for (unsigned i = 0; i < SLOT_PLACES; i++)
+        if (all[i].memory && place >= 0 && slot_place(last_part(all[i].path)) == place)
+            return i;
+    return next;
+}
+
 enum status slots_map(const char *path, uint64_t bytes, struct slot_head **out, struct error *err)
 {
     enum status st;
     int fd;
 
-    for (int i = 0; i < KEPT; i++)
+    for (unsigned i = 0; i < SLOT_PLACES; i++)
         if (is_same(&all[i], path, bytes)) {
             *out = all[i].memory;
             return STATUS_OK;
         }
     if (strlen(path) >= sizeof all[0].path)
         return error_set(err, STATUS_INVALID, "the path of a slot is too long");
-    for (int i = 0; i < KEPT; i++) /* another file has that name, or there are two already */
-        if (strcmp(all[i].path, path) == 0)
-            next = (unsigned)i;
+    next = find_victim(path);
     drop(&all[next]);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -99,6 +118,6 @@ enum status slots_map(const char *path, uint64_t bytes, struct slot_head **out, 
     if (st != STATUS_OK)
         return st;
     *out = all[next].memory;
-    next = (next + 1) % KEPT;
+    next = (next + 1) % SLOT_PLACES;
     return STATUS_OK;
 }

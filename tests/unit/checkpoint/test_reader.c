@@ -348,10 +348,10 @@ static void ranks_that_share_a_node_load_the_same(void **state)
 
 /* Puts a copy of a rank's shard into a slot; flip: with a bit turned. */
 static void slot_make(const struct sharded *sharded, const char *dir, const char *shm,
-                      uint32_t rank, bool flip)
+                      uint32_t rank, const char *slot, bool flip)
 {
     SCOPED_TEXT char *part = mem_printf("%s/trainer-%" PRIu32, shm, rank);
-    SCOPED_TEXT char *path = mem_printf("%s/slot-1", part);
+    SCOPED_TEXT char *path = mem_printf("%s/%s", part, slot);
     SCOPED_TEXT char *name =
         mem_printf("shard-%05" PRIu32 "-model-00001-of-00001.safetensors", rank + 1);
     SCOPED_TEXT char *shard = mem_printf("%s/trainer-%" PRIu32 "/%s", dir, rank, name);
@@ -388,7 +388,7 @@ static void copies_in_memory_are_preferred_and_not_believed(void **state)
     for (int flip = 0; flip < 2; flip++) {
         const char *const dirs[] = {"/nowhere", shm};
         const struct reader_options options = {.shm_dirs = dirs, .shm_dirs_count = 2};
-        slot_make(sharded, *state, shm, 1, flip);
+        slot_make(sharded, *state, shm, 1, "slot-1", flip);
         for (uint32_t rank = 0; rank < 2; rank++) {
             SCOPED(reader_close) struct reader *reader = NULL;
             struct reader_stats stats;
@@ -398,6 +398,28 @@ static void copies_in_memory_are_preferred_and_not_believed(void **state)
             assert_true((stats.copied > 0) == (rank == 1));
             assert_true((stats.copied >= stats.bytes) == (rank == 1 && !flip));
         }
+    }
+    sharded_destroy(sharded);
+}
+
+/* A slot that was asked for in another size has another name. */
+static void copies_in_slots_of_another_size_are_found(void **state)
+{
+    static const char *const names[] = {"slot-0.1", "slot-1.27", "slot-2", "slot-0.x", "lost-0"};
+    SCOPED(layout_table_destroy) struct layout_table *target = sharded_layout(rows);
+    struct sharded *sharded = sharded_create(rows);
+
+    sharded_save(sharded, *state);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        SCOPED_TEXT char *shm = mem_printf("%s/shm-%zu", (char *)*state, i);
+        const char *const dirs[] = {shm};
+        const struct reader_options options = {.shm_dirs = dirs, .shm_dirs_count = 1};
+        SCOPED(reader_close) struct reader *reader = NULL;
+        struct reader_stats stats;
+        slot_make(sharded, *state, shm, 0, names[i], false);
+        assert_int_equal(reader_open(*state, "", &options, &reader, NULL), STATUS_OK);
+        assert_int_equal(sharded_load_rank(sharded, reader, target, 0, &stats, NULL), STATUS_OK);
+        assert_int_equal(stats.copied >= stats.bytes, i < 2);
     }
     sharded_destroy(sharded);
 }
@@ -433,6 +455,7 @@ int main(void)
         T(an_error_at_any_read_is_an_end),
         T(ranks_that_share_a_node_load_the_same),
         T(copies_in_memory_are_preferred_and_not_believed),
+        T(copies_in_slots_of_another_size_are_found),
         cmocka_unit_test(far_offsets_are_exact),
     };
     io_faults_reset();

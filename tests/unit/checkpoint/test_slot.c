@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "checkpoint/slot.h"
 
 #define DIGEST "0123456789abcdef0123456789abcdef"
@@ -182,6 +183,21 @@ static void size_holds_what_is_added(void **state)
     assert_int_equal(slot_bytes(large, 2), 0);
 }
 
+static void places_are_read_off_names(void **state)
+{
+    static const char *const bad[] = {"",        "slot",     "slot-",   "slot-2",    "slot-10",
+                                      "slot-0.", "slot-1.x", "slot-0x", "slot-0.1x", "slot-0.-1",
+                                      "xslot-0", "Slot-0",   "slot-0 ", "slot-0.1.2"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bad); i++)
+        if (slot_place(bad[i]) >= 0)
+            fail_msg("%s is the name of a slot", bad[i]);
+    assert_int_equal(slot_place("slot-0"), 0);
+    assert_int_equal(slot_place("slot-1"), 1);
+    assert_int_equal(slot_place("slot-0.7"), 0);
+    assert_int_equal(slot_place("slot-1.12345"), 1);
+}
+
 #define T(test) cmocka_unit_test_setup_teardown(test, slot_setup, slot_teardown)
 int main(void)
 {
@@ -192,6 +208,7 @@ int main(void)
         T(hostile_heads_are_refused),
         T(adding_is_bounded),
         T(size_holds_what_is_added),
+        cmocka_unit_test(places_are_read_off_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,16 @@ static const char *make(void **state, const char *name, uint64_t bytes)
     return path;
 }
 
+static bool is_mapped(const char *path)
+{
+    SCOPED_TEXT char *maps = NULL;
+    SCOPED_TEXT char *line = mem_printf("%s\n", path);
+    size_t len;
+
+    assert_int_equal(file_read("/proc/self/maps", (size_t)16 << 20, &maps, &len, NULL), STATUS_OK);
+    return strstr(maps, line) != NULL;
+}
+
 static void the_same_file_is_the_same_mapping(void **state)
 {
     const char *one = make(state, "slot-0", BYTES), *two = make(state, "slot-1", BYTES);
@@ -43,6 +53,25 @@ static void another_file_of_that_name_is_mapped_anew(void **state)
     path = make(state, "slot-0", BYTES);
     assert_int_equal(slots_map(path, BYTES, &head, NULL), STATUS_OK);
     assert_int_equal(head->magic, 0);
+}
+
+/* The one in its place goes, whichever was mapped first; the other one's pages stay. */
+static void another_size_takes_the_mapping_of_its_place(void **state)
+{
+    const char *one = make(state, "slot-0", BYTES), *two = make(state, "slot-1", BYTES);
+    const char *larger = make(state, "slot-1.1", 2 * BYTES);
+    struct slot_head *first, *second, *grown, *again;
+
+    assert_int_equal(slots_map(one, BYTES, &first, NULL), STATUS_OK);
+    assert_int_equal(slots_map(two, BYTES, &second, NULL), STATUS_OK);
+    assert_int_equal(slots_map(larger, 2 * BYTES, &grown, NULL), STATUS_OK);
+    assert_int_equal(slots_map(one, BYTES, &again, NULL), STATUS_OK);
+    assert_ptr_equal(again, first);
+    assert_int_equal(slots_map(larger, 2 * BYTES, &again, NULL), STATUS_OK);
+    assert_ptr_equal(again, grown);
+    assert_true(is_mapped(one));
+    assert_true(is_mapped(larger));
+    assert_false(is_mapped(two));
 }
 
 static void what_is_no_slot_is_refused(void **state)
@@ -84,6 +113,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_same_file_is_the_same_mapping, unit_dir_setup,
                                         unit_dir_teardown),
         cmocka_unit_test_setup_teardown(another_file_of_that_name_is_mapped_anew, unit_dir_setup,
+                                        unit_dir_teardown),
+        cmocka_unit_test_setup_teardown(another_size_takes_the_mapping_of_its_place, unit_dir_setup,
                                         unit_dir_teardown),
         cmocka_unit_test_setup_teardown(what_is_no_slot_is_refused, unit_dir_setup,
                                         unit_dir_teardown),
