@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Counts test cases in JUnit files: prints "PASSED FAILED SKIPPED", names failed ones on stderr.
+"""Counts test cases in JUnit files: prints "PASSED FAILED SKIPPED"; on stderr each failed one and
+the lines of its output that say why, so that a log that was cut still tells.
 
 CTest reports one case a program; where the program is a CMocka one its own cases are counted
 instead, from what it printed. A program that failed without saying so counts as one failure.
@@ -8,6 +9,9 @@ import re
 import sys
 import xml.etree.ElementTree as tree
 
+REASONS = 15
+COMPLAINT = re.compile(r"^\[  ERROR   \]|^\[   LINE   \]|^\[  FAILED  \]|error:|ERROR:|SUMMARY:|WARNING: T"
+                       r"|^E  |[Aa]ssert|    #[0-5] ")
 
 def cmocka_cases(output):
     """(passed, failed, skipped) by CMocka's closing lines; None when it is no CMocka program."""
@@ -30,6 +34,13 @@ def case_counts(case):
     return int(not failed and not skipped), int(failed), int(skipped and not failed)
 
 
+def reasons(case):
+    """What a failed <testcase> said: the lines of complaint, or the last ones where there are none."""
+    said = "\n".join(case.findtext(tag) or "" for tag in ("failure", "error", "system-out"))
+    lines = [line for line in said.splitlines() if line.strip()]
+    return [line for line in lines if COMPLAINT.search(line)][:REASONS] or lines[-REASONS:]
+
+
 def main(paths):
     """Sums over files; a file that cannot be read is one failure."""
     sums = [0, 0, 0]
@@ -46,6 +57,8 @@ def main(paths):
             if counts[1]:
                 name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
                 print(f"  failed: {name}", file=sys.stderr)
+                for line in reasons(case):
+                    print(f"    {line[:200]}", file=sys.stderr)
     print(*sums)
 
 

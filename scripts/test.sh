@@ -85,7 +85,8 @@ run_ctest() {
     local part=$1 dir=$2 left_out=$3 rc=0
     shift 3
     rm -f "$dir/log/ctest.xml"
-    bounded 600 "$dir/log/$part.txt" "$@" ctest --test-dir "$dir" -j "$jobs" \
+    # Half of what the tests do is to wait for a disk or a child: more of them than cores.
+    bounded 900 "$dir/log/$part.txt" "$@" ctest --test-dir "$dir" -j $((jobs + 2)) \
         --timeout $((300 * ${PATIENCE:-1})) -E "$left_out" \
         --output-on-failure --no-tests=error --output-junit "log/ctest.xml" \
         --test-output-size-passed 200000 --test-output-size-failed 200000 || rc=$?
