@@ -42,8 +42,9 @@ struct save_owner { /* a worker that saves */
         uint64_t bytes, made; /* made: files that have had its place */
         int64_t step;         /* -1: nothing is in it */
     } slots[2];
-    bool looking;   /* what an earlier agent left is being looked at */
-    bool began_new; /* the slots of attempts before this one are gone */
+    int64_t skipped; /* the last step for which it got none and did not wait, + 1; 0: none */
+    bool looking;    /* what an earlier agent left is being looked at */
+    bool began_new;  /* the slots of attempts before this one are gone */
 };
 struct save_op { /* one thing under way for a worker */
     struct saves *saves;

@@ -157,6 +157,31 @@ static void refuse(struct saves *saves, const struct worker *worker, uint64_t co
     save_answer(saves, worker->tag, connection, ask->number, st, text, NULL);
 }
 
+static bool are_written(struct saves *saves, const struct worker *worker)
+{
+    size_t count = 0;
+    LIST_EACH(&saves->saves, node)
+    {
+        const struct save *save = LIST_ITEM(node, struct save, node);
+        count += save->job && save->slot >= 0 && strcmp(save->tag, worker->tag) == 0;
+    }
+    return count >= SLOT_PLACES;
+}
+
+/* The worker trains on without this save; that there was to be one is told as with any that failed.
+ * Asked again, it stays skipped. */
+static void skip(struct saves *saves, const struct worker *worker, struct save_owner *owner,
+                 uint64_t connection, const Pb__WorkerAsk *ask)
+{
+    static const char why[] = "skipped: both slots are still being written into the vault";
+    bool told = owner->skipped == ask->step + 1 || save_find(saves, worker->tag, ask->step);
+    struct save *save = told ? NULL : save_create(saves, worker, ask->step, -1);
+    owner->skipped = ask->step + 1;
+    if (save)
+        save_staged(saves, save, STATUS_CANCELLED, why);
+    refuse(saves, worker, connection, ask, STATUS_CANCELLED, why);
+}
+
 /* Old copies of jobs that run elsewhere or nowhere make room first. True: some did. */
 static bool make_room(struct saves *saves)
 {
@@ -265,6 +290,8 @@ void save_slot_ask(struct saves *saves, struct worker *worker, uint64_t connecti
     } else if (given_slot(owner, -1)) { /* filled, and STAGED did not arrive? */
         save_persist_given(saves, worker);
         refuse(saves, worker, connection, ask, STATUS_UNAVAILABLE, "the save before is looked at");
+    } else if (ask->no_wait && (owner->skipped == ask->step + 1 || are_written(saves, worker))) {
+        skip(saves, worker, owner, connection, ask);
     } else if (!(slot = free_slot(owner))) {
         refuse(saves, worker, connection, ask, STATUS_UNAVAILABLE,
                "both slots are still being written into the vault");

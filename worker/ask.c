@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,7 +26,8 @@ enum ask_field {
     ASK_STEP = 4,
     ASK_SAMPLES = 5,
     ASK_BYTES = 7,
-    ASK_LAYOUT_DIGEST = 8
+    ASK_LAYOUT_DIGEST = 8,
+    ASK_NO_WAIT = 9
 };
 enum answer_field { ANSWER_NUMBER = 1, ANSWER_STATUS = 2, ANSWER_ERROR = 3, ANSWER_DIR = 4 };
 
@@ -147,6 +147,8 @@ static bool send_request(struct ask *ask, const struct ask_request *request, int
     if (request->layout_digest[0])
         wire_add_bytes(&wire, ASK_LAYOUT_DIGEST, request->layout_digest,
                        strnlen(request->layout_digest, sizeof request->layout_digest));
+    if (request->no_wait)
+        wire_add_number(&wire, ASK_NO_WAIT, 1);
     wire_put_u32(bytes, (uint32_t)wire.len);
     ask->last = *request;
     ask->waiting = send_all(ask->fd, bytes, wire.len + 4, deadline_us);
@@ -215,7 +217,8 @@ static bool receive_answer(struct ask *ask, int64_t deadline_us, struct ask_answ
 static bool is_same(const struct ask_request *a, const struct ask_request *b)
 {
     return a->kind == b->kind && a->step == b->step && a->samples == b->samples &&
-           a->bytes == b->bytes && strcmp(a->layout_digest, b->layout_digest) == 0;
+           a->bytes == b->bytes && a->no_wait == b->no_wait &&
+           strcmp(a->layout_digest, b->layout_digest) == 0;
 }
 
 /* The agent hung up while nobody looked: an answer that was due will not come. */

@@ -5,6 +5,7 @@
  * idempotent by kind and step. A request that ran into its deadline may be made again with the same
  * contents: it then waits on for the answer that is still due. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct ask_request {
     enum ask_kind kind;
     int64_t step, samples;
     uint64_t bytes;         /* STAGE; 0: not said */
+    bool no_wait;           /* STAGE: CANCELLED rather than UNAVAILABLE while slots are busy */
     char layout_digest[33]; /* of a sharded part, once it is complete; "": not said */
 };
 struct ask_answer {

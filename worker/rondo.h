@@ -37,6 +37,7 @@ enum rondo_status {
 #define RONDO_IGNORED   1 /* rondo_report and the like: not the member; nothing was written */
 #define RONDO_UNDECIDED 2 /* the *_within questions: ask again */
 #define RONDO_DROPPED   3 /* rondo_report: there is no room for it now; the loss is counted */
+#define RONDO_SKIPPED   4 /* rondo_save_sharded: the two saves before are still being written */
 
 struct rondo_options {
     uint32_t size; /* sizeof(struct rondo_options) */
@@ -114,6 +115,7 @@ struct rondo_piece {
 };
 
 #define RONDO_SAVE_SYNC 1u /* return when this rank's part is durable */
+#define RONDO_SAVE_SKIP 2u /* RONDO_SKIPPED at once, rather than wait for the saves before */
 #define RONDO_IN_FILE   0u /* how: the part is durable */
 #define RONDO_IN_MEMORY 1u /* how: copied; the agent makes it durable, whatever becomes of us */
 struct rondo_save {
@@ -130,7 +132,8 @@ struct rondo_save {
     uint32_t how; /* out */
 };
 /* Every rank of the role, at the same step. 0: copied or durable, see how. -RONDO_EXISTS: sealed
- * before. */
+ * before. RONDO_SKIPPED: as was asked for; the checkpoint of that step comes to nothing, on all
+ * ranks, and the job has an event that says so. */
 int rondo_save_sharded(struct rondo_save *save);
 /* Makes room in the node's memory for saves of that layout, in the background; returns at once. */
 int rondo_prepare_sharded(const char *layout, size_t layout_len);

@@ -45,14 +45,19 @@ static bool is_fallback(int result)
            result == -STATUS_NOT_FOUND || result == -STATUS_DENIED;
 }
 
-static int open_slot(int64_t step, uint64_t bytes, uint32_t ms, struct slot_head **out)
+static int open_slot(const struct rondo_save *save, uint64_t bytes, struct slot_head **out)
 {
-    const struct ask_request request = {
-        .kind = ASK_STAGE, .step = step, .samples = -1, .bytes = bytes};
+    const struct ask_request request = {.kind = ASK_STAGE,
+                                        .step = save->step,
+                                        .samples = -1,
+                                        .bytes = bytes,
+                                        .no_wait = (save->flags & RONDO_SAVE_SKIP) != 0};
     struct ask_answer answer = {.dir = ""};
     struct error err;
-    int result = member_ask(&request, ms, &answer);
+    int result = member_ask(&request, save->ms, &answer);
 
+    if (result == -STATUS_CANCELLED && request.no_wait)
+        return RONDO_SKIPPED;
     if (result != 0)
         return is_fallback(result) ? SHARDED_FALLBACK : result;
     if (answer.dir[0] != '/' || slots_map(answer.dir, bytes, out, &err) != STATUS_OK)
@@ -66,9 +71,11 @@ void sharded_slot_prepare(struct sharded *sharded)
     struct slot_head *head;
 
     /* A slot that was asked for and not filled is given again: two steps for two slots. */
-    for (int64_t step = 0; step < 2 && !sharded->used && plan_files(sharded, 0, &plan); step++)
-        if (open_slot(step, plan.total, PREPARE_MS, &head) != 0)
+    for (int64_t step = 0; step < 2 && !sharded->used && plan_files(sharded, 0, &plan); step++) {
+        const struct rondo_save save = {.step = step, .ms = PREPARE_MS};
+        if (open_slot(&save, plan.total, &head) != 0)
             return;
+    }
 }
 
 static void *add(struct slot_head *head, const char *name, uint64_t bytes, enum status *st,
@@ -119,7 +126,7 @@ int sharded_slot_save(struct sharded *sharded, const struct pieces *pieces, stru
         return SHARDED_FALLBACK;
     member_set_in_save(1);
     sharded->used = true;
-    result = open_slot(save->step, plan.total, save->ms, &head);
+    result = open_slot(save, plan.total, &head);
     if (result == 0 && (st = fill(sharded, pieces, save, &plan, head, &err)) != STATUS_OK)
         result = sharded_fail(st, &err);
     member_set_in_save(0);

@@ -39,6 +39,8 @@ lost:
     return false;
 }
 
+static bool no_wait;
+
 /* Until it is answered with anything but "try again". */
 static int ask(Pb__WorkerAsk__Kind kind, int64_t step, uint64_t bytes, char dir[512])
 {
@@ -49,6 +51,7 @@ static int ask(Pb__WorkerAsk__Kind kind, int64_t step, uint64_t bytes, char dir[
     request.kind = kind;
     request.step = step;
     request.bytes = bytes;
+    request.has_no_wait = request.no_wait = no_wait;
     request.has_samples = true;
     request.samples = step * 8;
     size_t len = pb__worker_ask__pack(&request, out + 4);
@@ -129,6 +132,27 @@ static int worker_busy(void)
     if (ask(KIND(STAGED), 9, 0, NULL) != STATUS_PRECONDITION)
         return 8;
     return 0;
+}
+
+/* Two saves that are not written yet, and a third one that waits for none of them. */
+static int worker_skips(void)
+{
+    char slot[512];
+    for (int64_t step = 5; step < 7; step++) {
+        if (fill(step, SLOT_FILL_GOOD) != 0 || ask(KIND(STAGED), step, 0, NULL) != STATUS_OK)
+            return 3;
+    }
+    no_wait = true;
+    for (int i = 0; i < 2; i++) /* said again, it is the same */
+        if (ask(KIND(STAGE), 7, SLOT_FILL_BYTES, slot) != STATUS_CANCELLED)
+            return 4;
+    unit_write("skipped", "");
+    no_wait = false;
+    if (ask(KIND(STAGE), 8, SLOT_FILL_BYTES, slot) != STATUS_OK) /* waits for one of them */
+        return 5;
+    if (!slot_fill_file(slot, 1, 0, 8, 64, SLOT_FILL_GOOD))
+        return 6;
+    return ask(KIND(STAGED), 8, 0, NULL) == STATUS_OK ? 0 : 7;
 }
 
 static int worker_large(void)
@@ -311,6 +335,71 @@ static void a_slot_beyond_the_memory_asked_for_is_refused(void **state)
     assert_int_equal(rig_worker(rig, 0)->exit_code, 0);
 }
 
+/* A pool that begins no writing until it is told to. */
+static struct {
+    const struct vault_pool_ops *ops;
+    struct held {
+        struct vault_job *job;
+        vault_pool_done done;
+        void *arg;
+    } held[8];
+    size_t count;
+    bool open;
+} gate;
+
+static void gate_run(struct vault_pool *pool, struct vault_job *job, vault_pool_done done,
+                     void *arg)
+{
+    if (job->kind == VAULT_JOB_PERSIST && !gate.open && gate.count < COUNT_OF(gate.held))
+        gate.held[gate.count++] = (struct held){job, done, arg};
+    else
+        gate.ops->run(pool, job, done, arg);
+}
+
+static void gate_destroy(struct vault_pool *pool)
+{
+    gate.ops->destroy(pool);
+}
+
+static void gate_open(struct vault_pool *pool)
+{
+    gate.open = true;
+    for (size_t i = 0; i < gate.count; i++)
+        gate.ops->run(pool, gate.held[i].job, gate.held[i].done, gate.held[i].arg);
+    gate.count = 0;
+}
+
+static bool is_skipped(struct rig *rig)
+{
+    return rig->staged && rig->staged->step == 7 &&
+           access(unit_path(rig->dir, "state/work/7.1.trainer.0.1/skipped"), F_OK) == 0;
+}
+
+static bool are_four_staged(struct rig *rig)
+{
+    return rig->staged_count == 4 && rig_is_exited(rig);
+}
+
+static void a_save_that_does_not_wait_is_skipped_and_told(void **state)
+{
+    static const struct vault_pool_ops ops = {gate_run, gate_destroy};
+    struct rig *rig = *state;
+    struct vault_pool *pool = rig->options.vaults;
+    gate.ops = pool->ops;
+    gate.open = false;
+    pool->ops = &ops;
+    rig_want(rig, "skips", "");
+    rig_until(rig, is_skipped);
+    assert_int_equal(rig->staged_count, 1);
+    assert_non_null(rig->staged->error);
+    assert_int_equal(strncmp(rig->staged->error, "skipped: ", 9), 0);
+    gate_open(pool);
+    rig_until(rig, are_four_staged);
+    assert_int_equal(rig_worker(rig, 0)->exit_code, 0);
+    assert_null(rig->staged->error);
+    pool->ops = gate.ops;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--worker") == 0) {
@@ -324,6 +413,7 @@ int main(int argc, char **argv)
                : strcmp(mode, "named") == 0         ? worker_staged(SLOT_FILL_NAMED)
                : strcmp(mode, "large") == 0         ? worker_large()
                : strcmp(mode, "busy") == 0          ? worker_busy()
+               : strcmp(mode, "skips") == 0         ? worker_skips()
                                                     : worker_waits(mode);
     }
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
@@ -338,6 +428,7 @@ int main(int argc, char **argv)
         T(what_was_told_is_not_written_again),
         T(two_slots_are_used_in_turn_and_bounded),
         T(a_slot_beyond_the_memory_asked_for_is_refused),
+        T(a_save_that_does_not_wait_is_skipped_and_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

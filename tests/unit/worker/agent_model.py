@@ -107,6 +107,7 @@ class AgentModel:
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="rondo-worker-")
         self.asks, self.sizes = [], []  # sizes: of the slots that were asked for
+        self.no_wait = []  # of the same asks
         self.listener = None
         self.threads = []
         self.connections = []
@@ -203,6 +204,7 @@ class AgentModel:
                 self.asks.append((kind, ask[4], ask.get(5)))
                 if kind == "stage":
                     self.sizes.append(ask[7])
+                    self.no_wait.append(ask.get(9, 0))
                 said = self.answer(kind, ask[4], ask.get(5))
                 if said is not None:
                     connection.sendall(self.encode(ask[2], said))

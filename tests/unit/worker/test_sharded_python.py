@@ -114,6 +114,42 @@ def test_busy_slots_are_waited_for_and_only_so_long(script, agent, tmp_path):
     rc, out, err = script(SAVE + "print(rondo.save(10, state, samples=80, timeout=0.5))",
                           **agent.environment())
     assert (rc, out) == (0, "failed\n") and "training goes on" in err
+    assert agent.asks[-1] == ("abort", 10, None) and not any(agent.no_wait)
+
+
+def test_busy_slots_are_passed_over_where_that_is_asked_for(script, agent, tmp_path):
+    given = slots(agent, tmp_path)
+    answer = agent.answer
+
+    def busy(kind, step, samples):
+        if kind == "stage" and step == 20:  # as an agent does that knows no_wait
+            assert agent.no_wait[-1]
+            return {"status": 1, "error": "skipped: both slots"}
+        return answer(kind, step, samples)
+
+    agent.answer = busy
+    agent.start()
+    rc, out, err = script(SAVE + """
+    for step in (10, 20, 30):
+        print(rondo.save(step, state, samples=step, busy="skip"))
+    try:
+        rondo.save(40, state, samples=40, busy="no")
+    except ValueError as problem:
+        print(problem)
+    """, **agent.environment())
+    assert (rc, err) == (0, "")
+    assert out == "memory\nskipped\nmemory\nbusy is 'wait' or 'skip', not 'no'\n"
+    assert agent.asks == [("stage", 10, None), ("staged", 10, 10), ("stage", 20, None),
+                          ("stage", 30, None), ("staged", 30, 30)]
+    assert list(given) == [10, 30] and read_slot(tmp_path / "slot-1")[1] == 30
+
+
+def test_where_there_are_no_slots_none_are_busy(script, agent, tmp_path):
+    slots(agent, tmp_path, status=8, error="no")
+    agent.start()
+    rc, out, err = script(SAVE + "print(rondo.save(10, state, samples=80, busy='skip'))",
+                          **agent.environment())
+    assert (rc, out, err) == (0, "file\n", "")
 
 
 def test_k38_an_agent_that_dies_holds_up_nothing(script, agent, tmp_path):

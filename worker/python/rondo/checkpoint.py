@@ -2,6 +2,7 @@
 any number of ranks and in any other placement, bit for bit."""
 
 import bisect
+import contextlib
 import ctypes
 import json
 import os
@@ -15,6 +16,7 @@ from .placement import Absent, On, as_layout, resolve, resolve_dtensor
 from .sampler import Sampler, SamplerMismatch
 
 SAVE_S = 600.0
+ABORT_S = 5.0
 SLICE_MS = 200
 DEADLINE, DATA_LOSS = -4, 15
 PIECE = struct.Struct("=QQII")  # struct rondo_piece
@@ -210,8 +212,11 @@ class SaveStruct(ctypes.Structure):
     ]
 
 
-SYNC = 1
-HOW = {0: "file", 1: "memory", 2: "sealed"}
+SYNC, SKIP = 1, 2  # flags
+SKIPPED = 4
+IN_MEMORY = 1
+HOW = {0: "file", IN_MEMORY: "memory", 2: "sealed"}
+BUSY = {"wait": 0, "skip": SKIP}
 
 
 def state_json(tree):
@@ -237,16 +242,23 @@ def samples_of(tree, samples):
 PASSING = (4, 8, 14)  # no answer in time, no room, I/O error: not the program's fault
 
 
-def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job=None):
+def save(step, state, layout=None, samples=None, sync=False, busy="wait", timeout=SAVE_S,
+         job=None):
     """Saves what all ranks of the job hold of the state; each rank calls it, at the same step. It
     returns when the state's bytes are copied (the agent goes on with the rest), or with sync=True,
     or where there is no agent, when this rank's part is durable. layout: see rondo.Layout; without
     one every rank holds everything, and each writes its share.
 
+    busy: while the two saves before are still being written, "wait" waits for one of them, as long
+    as timeout says; "skip" saves nothing and gives "skipped" at once. A step that one rank skips is
+    no checkpoint of the others either.
+
     Gives "memory", "file", or "sealed" where that step was saved before. "failed": there was no
     room for it, or the agent did not answer in time; a job of Rondo's trains on then, with a
-    warning and an event, and the previous checkpoint stays. With sync=True, and outside Rondo,
-    that raises."""
+    warning, and the previous checkpoint stays. With sync=True, and outside Rondo, that raises. What
+    failed or was skipped is an event of the job."""
+    if busy not in BUSY:
+        raise ValueError(f"busy is 'wait' or 'skip', not {busy!r}")
     job = job or _current.job()
     tree = Tree(state)
     samples = samples_of(tree, samples)
@@ -254,7 +266,8 @@ def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job
     text = state_json(tree)
     pieces = bytes(described.pieces)
     request = SaveStruct(
-        size=ctypes.sizeof(SaveStruct), flags=SYNC if sync else 0, step=step, samples=samples,
+        size=ctypes.sizeof(SaveStruct), flags=(SYNC if sync else 0) | BUSY[busy],
+        step=step, samples=samples,
         layout=described.text, layout_len=len(described.text),
         pieces=pieces, pieces_count=len(described.spans), state=text, state_len=len(text),
     )
@@ -264,11 +277,16 @@ def save(step, state, layout=None, samples=None, sync=False, timeout=SAVE_S, job
         result = job._lib.rondo_save_sharded(ctypes.byref(request))
         if result != DEADLINE or time.monotonic() >= deadline:
             break
+    if result == SKIPPED:
+        return "skipped"
     try:
         _library.check(job._lib, result)
     except _library.Exists:
         return HOW[2]
     except _library.Error as problem:
+        if result == DEADLINE and job.managed and request.how != IN_MEMORY:
+            with contextlib.suppress(_library.Error):  # the job hears that it comes to nothing
+                job.abort_save(step, ABORT_S)
         if sync or not job.managed or problem.status not in PASSING:
             raise
         warnings.warn(f"the save at step {step} failed: {problem}; training goes on",
