@@ -11,6 +11,7 @@
 #include "agent/gang.h"
 #include "agent/hub.h"
 #include "agent/logs.h"
+#include "agent/look.h"
 #include "agent/save.h"
 #include "agent/spare.h"
 #include "agent/worker.h"
@@ -172,6 +173,8 @@ static void agent_bulk(void *arg, const Pb__BulkDown *message)
     if (message->log)
         logs_ask(agent->logs, message->log);
 }
+    if (message->vault)
+        looks_ask(agent->looks, message->vault);
 
 static void agent_bulk_drained(void *arg)
 {
@@ -185,6 +188,7 @@ static void agent_bulk_down(void *arg)
     spool_down(agent->spool);
     logs_down(agent->logs);
 }
+    looks_down(agent->looks);
 
 static const struct link_events link_events = {
     agent_inventory, agent_heartbeat, agent_welcome, agent_desired,      agent_acked,
@@ -456,6 +460,7 @@ static void make_parts(struct agent *agent)
     agent->ended = ended_create(agent);
     agent->gangs = gangs_create(agent);
     agent->spares = spares_create(agent->loop, agent->files, spare, agent->config->spares);
+    agent->looks = looks_create(agent);
 }
 
 struct agent *agent_create(const struct agent_options *options)
@@ -536,6 +541,7 @@ void agent_destroy(struct agent *agent)
     ended_destroy(agent->ended);
     gangs_destroy(agent->gangs);
     spares_destroy(agent->spares);
+    looks_destroy(agent->looks);
     code_cache_destroy(agent->codes);
     saves_destroy(agent->saves);
     actual_destroy(agent->actual);

@@ -25,6 +25,7 @@ struct agent {
     struct saves *saves;
     struct code_cache *codes;
     struct logs *logs;
+    struct looks *looks;
     struct ended *ended;
     struct gangs *gangs;
     struct spares *spares;

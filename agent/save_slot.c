@@ -383,6 +383,24 @@ static void sweep(struct saves *saves, int64_t now)
     vault_pool_run(agent->options.vaults, job, save_slot_swept, op);
 }
 
+const char *saves_slot_dir(const struct saves *saves)
+{
+    return saves->slot_dir;
+}
+
+bool saves_keeps_slots(const struct saves *saves, const char *path)
+{
+    long long job = 0;
+    const struct worker *worker;
+    size_t at = 0;
+    if (sscanf(path, "job-%lld/", &job) != 1 || map_get(saves->kept_jobs, (uint64_t)job))
+        return true;
+    while ((worker = map_next(saves->agent->workers, &at)))
+        if (worker->desired->key->job == job)
+            return true;
+    return false;
+}
+
 void saves_leave(struct saves *saves)
 {
     if (!saves->slot_dir)

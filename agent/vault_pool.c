@@ -38,6 +38,10 @@ void vault_job_destroy(struct vault_job *job)
     mem_free(job->node);
     mem_free(job->found);
     vault_audit_destroy(job->audit);
+    vault_look_destroy(job->look);
+    for (size_t i = 0; i < job->looked_count; i++)
+        pb__vault_found__free_unpacked(job->looked[i], NULL);
+    mem_free(job->looked);
     for (size_t i = 0; i < job->steps_count; i++)
         mem_free(job->step_dirs[i]);
     if (job->part)
@@ -72,6 +76,34 @@ static enum status run_audit(struct vault_job *job, struct error *err)
     return st == STATUS_OK ? vault_audit_step(job->audit, job->bytes_max, &job->over, err) : st;
 }
 
+#define LOOKED_MAX       512
+#define LOOKED_BYTES_MAX ((size_t)1 << 20)
+
+/* As many directories as one message holds, or one piece of one that is read. */
+static enum status run_look(struct vault_job *job, struct error *err)
+{
+    enum status st = STATUS_OK;
+    size_t bytes = 0;
+    if (!job->look) {
+        job->look_options.vault = job->vault;
+        job->look_options.path = job->path;
+        job->look_options.node = job->node;
+        st = vault_look_begin(&job->look_options, &job->look, err);
+    }
+    job->looked = mem_array(LOOKED_MAX, sizeof(*job->looked));
+    while (st == STATUS_OK && job->looked_count < LOOKED_MAX && bytes < LOOKED_BYTES_MAX) {
+        Pb__VaultFound *found = NULL;
+        st = vault_look_step(job->look, job->bytes_max, &found, &job->over, err);
+        if (!found)
+            break;
+        bytes += pb__vault_found__get_packed_size(found);
+        job->looked[job->looked_count++] = found;
+        if (found->read)
+            break;
+    }
+    return st;
+}
+
 enum status vault_job_run(struct vault_job *job, struct error *err)
 {
     switch (job->kind) {
@@ -102,6 +134,10 @@ enum status vault_job_run(struct vault_job *job, struct error *err)
         return vault_persist_run(job, err);
     case VAULT_JOB_AUDIT:
         return run_audit(job, err);
+    case VAULT_JOB_LOOK:
+        return run_look(job, err);
+    case VAULT_JOB_SET_ASIDE:
+        return vault_look_set_aside(job->vault, job->path, err);
     }
     return error_set(err, STATUS_INTERNAL, "unknown vault job %d", (int)job->kind);
 }

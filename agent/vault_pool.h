@@ -4,6 +4,7 @@
  * Loop thread only. `done` runs exactly once, later; after the seam's destroy it does not run. */
 #pragma once
 #include "base/error.h"
+#include "checkpoint/vault_look.h"
 #include "proto/pb.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,6 +25,8 @@ enum vault_job_kind {
     VAULT_JOB_SLOT_DROP, /* vault_slot.h; vault is then the directory of the slots */
     VAULT_JOB_PERSIST, /* the slot `source` of the rank becomes its part, vault_persist.h -> part */
     VAULT_JOB_AUDIT,   /* the next piece of a deep look, checkpoint/vault_audit.h */
+    VAULT_JOB_LOOK,    /* the next piece of a vault, checkpoint/vault_look.h -> looked, over */
+    VAULT_JOB_SET_ASIDE,
 };
 #define VAULT_JOB_STEPS_MAX 256
 struct vault_job { /* owns everything in it */
@@ -41,8 +44,10 @@ struct vault_job { /* owns everything in it */
     int64_t step;                    /* PERSIST: that it must be of; -1: any */
     _Atomic uint64_t done_bytes;     /* PERSIST: so far; read by the loop */
     struct vault_audit *audit;       /* AUDIT: begun before, or NULL; goes on in the next job */
-    uint64_t bytes_max;              /* AUDIT: of this piece */
-    char *node;                      /* AUDIT: only the parts of that node; NULL: all */
+    uint64_t bytes_max;              /* AUDIT, LOOK: of this piece */
+    char *node;                      /* AUDIT, LOOK: only the parts of that node; NULL: all */
+    struct vault_look *look;         /* LOOK: begun before, or NULL; goes on in the next job */
+    struct vault_look_options look_options; /* LOOK: but for vault, path and node */
     /* results */
     char dir[4096];
     Pb__CheckpointPart *part;
@@ -51,8 +56,10 @@ struct vault_job { /* owns everything in it */
     size_t steps_count;
     struct vault_slot_found *found; /* SLOT_SCAN */
     size_t found_count;
-    bool nothing; /* PERSIST: nothing was handed over in that slot */
-    bool over;    /* AUDIT: all was read */
+    bool nothing;            /* PERSIST: nothing was handed over in that slot */
+    bool over;               /* AUDIT: all was read. LOOK: that was all */
+    Pb__VaultFound **looked; /* LOOK */
+    size_t looked_count;
 };
 typedef void (*vault_pool_done)(void *arg, enum status st, const struct error *err,
                                 struct vault_job *job); /* a loan */

@@ -5,7 +5,7 @@
 
 extern const struct verb cmd_submit, cmd_jobs, cmd_show, cmd_cancel, cmd_hold, cmd_release,
     cmd_logs, cmd_metrics, cmd_checkpoints, cmd_nodes, cmd_cordon, cmd_uncordon, cmd_events,
-    cmd_status, cmd_version;
+    cmd_status, cmd_version, cmd_fsck;
 
 /* The noun, and its verbs. */
 extern const struct verb cmd_checkpoint, cmd_checkpoint_list, cmd_checkpoint_show,

@@ -42,6 +42,7 @@ const char *verb_elsewhere(const char *name)
         {" tail cat attach output ", "logs JOB"},
         {" watch history ", "events -f"},
         {" plot loss stats curve ", "metrics JOB --plot"},
+        {" check repair scrub e2fsck doctor ", "fsck"},
         {" ping health ready healthz readyz ", "status"},
     };
     SCOPED_TEXT char *word = mem_printf(" %.40s ", name);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "checkpoint/digest.h"
 #include "daemon/call_checkpoint.h"
+#include "daemon/call_fsck.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/turn.h"
@@ -282,6 +283,7 @@ static const struct call_kind {
      call_checkpoint_verify, true},
     {&pb__hold_checkpoint_request__descriptor, &pb__checkpoint_reply__descriptor,
      call_checkpoint_hold, true},
+    {&pb__fsck_repair__descriptor, &pb__checkpoint_reply__descriptor, call_fsck_repair, false},
 };
 
 static const char *call_request_id(const struct call *call)

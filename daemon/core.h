@@ -76,6 +76,10 @@ size_t core_attempts(const struct core *core, int64_t job, const Pb__Attempt **o
 size_t core_checkpoints(const struct core *core, int64_t job, const Pb__Checkpoint **out,
                         size_t max); /* newest first */
 const Pb__Checkpoint *core_checkpoint(const struct core *core, int64_t id);
+/* Have agents something to do for it now: seal, read again, delete? */
+bool core_checkpoint_due(const struct core *core, int64_t id);
+/* Is an attempt of the job's under way? Its number; 0: none is. */
+uint32_t core_job_open(const struct core *core, int64_t id);
 /* What retention says of each committed checkpoint of the job, oldest first; why: for people.
  * Returns how many there are. */
 size_t core_retention(const struct core *core, int64_t job, const Pb__Checkpoint **rows, bool *keep,

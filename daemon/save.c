@@ -65,6 +65,19 @@ struct save *save_load_take(struct hub *hub, Pb__Checkpoint *row_take)
     return save;
 }
 
+struct save *save_register_take(struct job *job, Pb__Checkpoint *row_take)
+{
+    struct hub *hub = job->hub;
+
+    if (row_take->id <= 0 || map_get(hub->saves, (uint64_t)row_take->id))
+        row_take->id = hub->save_next;
+    if (row_take->id >= hub->save_next)
+        hub->save_next = row_take->id + 1;
+    struct save *save = save_new(job, row_take->id);
+    draft_add_take(&hub->drafts, &save->entry, &row_take->base);
+    return save;
+}
+
 void save_destroy_all(struct job *job)
 {
     while (!list_is_empty(&job->saves))

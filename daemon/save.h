@@ -24,4 +24,6 @@ int64_t save_wait_until(const struct job *job);
 bool save_is_of_now(const struct job *job,
                     const Pb__Checkpoint *row); /* written by the workers that run now? */
 struct save *save_load_take(struct hub *hub, Pb__Checkpoint *row_take);
+/* One that the database had forgotten; in a turn. Its id is kept where it is free. */
+struct save *save_register_take(struct job *job, Pb__Checkpoint *row_take);
 void save_destroy_all(struct job *job);

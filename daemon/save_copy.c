@@ -15,7 +15,7 @@ static bool is_nodes_own(const Pb__ShardCopy *copy)
            copy->durability == PB__SHARD_COPY__DURABILITY__MEMORY;
 }
 
-static Pb__ShardCopy__Durability durability_of(const struct hub *hub, const char *node_name,
+Pb__ShardCopy__Durability save_copy_durability(const struct hub *hub, const char *node_name,
                                                const char *vault)
 {
     const struct node *node = node_name ? map_get_text(hub->nodes, node_name) : NULL;
@@ -52,7 +52,7 @@ void save_copy_staged(struct save *save, const Pb__CheckpointPart *part)
     copy->vault = mem_strdup(row->vault);
     copy->has_rank = copy->has_durability = copy->has_bytes = copy->has_made_us = true;
     copy->rank = part->rank;
-    copy->durability = durability_of(hub, part->node, row->vault);
+    copy->durability = save_copy_durability(hub, part->node, row->vault);
     for (size_t i = 0; i < part->n_files; i++)
         copy->bytes += part->files[i]->bytes;
     copy->made_us = loop_wall_us(hub->loop);

@@ -6,6 +6,9 @@
 
 /* The part is on the node that wrote it. Inside a turn. */
 void save_copy_staged(struct save *save, const Pb__CheckpointPart *part);
+/* What a vault of that name outlives on that node. */
+Pb__ShardCopy__Durability save_copy_durability(const struct hub *hub, const char *node,
+                                               const char *vault);
 /* A node has got a part that it did not write, or has lost one. Inside a turn. */
 void save_copy_run(struct node *node, const Pb__ActualCopy *said);
 /* Is it spread over the disks of nodes, each of which has but its own parts? */

@@ -25,6 +25,7 @@ static const struct rpc_method serve_control_methods[] = {
     {"VerifyCheckpoint", RPC_UNARY, SUBMIT, serve_control_verify_checkpoint},
     {"HoldCheckpoint", RPC_UNARY, SUBMIT, serve_control_hold_checkpoint},
     {"PlanRetention", RPC_UNARY, READ, serve_control_read},
+    {"Fsck", RPC_SERVER_STREAM, ADMIN, serve_fsck},
     {"ListNodes", RPC_UNARY, READ, serve_control_read},
     {"SetNode", RPC_UNARY, ADMIN, serve_control_set_node},
     {"HaveCode", RPC_UNARY, SUBMIT, serve_control_read},
@@ -51,6 +52,7 @@ struct serve *serve_create(const struct serve_options *options)
     list_init(&serve->code_blobs);
     serve->code_known = map_create();
     list_init(&serve->agents);
+    list_init(&serve->fscks);
     serve->services[0] =
         (struct rpc_service){&pb__control__descriptor, serve_control_methods, serve};
     serve->services[1] = (struct rpc_service){&pb__agents__descriptor, serve_agents_methods, serve};
@@ -63,6 +65,7 @@ void serve_destroy(struct serve *serve)
         return;
     serve_code_fini(serve);
     serve_code_use_fini(serve);
+    serve_fsck_fini(serve);
     map_destroy(serve->log_asks);
     map_destroy(serve->agents_by_key);
     mem_free(serve);

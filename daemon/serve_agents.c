@@ -51,6 +51,7 @@ static void serve_bulk_end(struct serve_bulk *bulk, enum status st, const char *
         agent->bulk = NULL;
         bulk->serve->counts.bulk_streams--;
         serve_logs_node_away(bulk->serve, agent->node);
+        serve_fsck_node_away(bulk->serve, agent->node);
     }
     if (bulk->call)
         rpc_call_end(bulk->call, st, text);
@@ -256,6 +257,8 @@ static void serve_bulk_message(void *arg, struct rpc_call *call, const ProtobufC
     } else {
         if (up->log)
             serve_logs_chunk(bulk->serve, bulk->agent->node, up->log);
+        if (up->vault)
+            serve_fsck_chunk(bulk->serve, bulk->agent->node, up->vault);
         if (up->n_batches == 0)
             return;
         window_add(&bulk->window, bulk->call, up->seq, window_bulk_bytes(up));

@@ -20,6 +20,9 @@ struct serve {
     /* serve_code.c */
     struct list code_blobs;
     struct map *code_known; /* digest -> struct code_known: serve_code_use.c */
+    /* serve_fsck.c */
+    struct list fscks;
+    uint64_t fsck_ask_last;
     /* serve_agents.c */
     struct list agents;
     struct map *agents_by_key; /* "node instance" -> the connection whose hello came last */
@@ -52,6 +55,7 @@ void serve_control_hold_checkpoint(void *arg, struct rpc_call *call,
                                    const ProtobufCMessage *request);
 void serve_control_set_node(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_control_read(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
+void serve_fsck(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_watch(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_logs(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
 void serve_code_put(void *arg, struct rpc_call *call, const ProtobufCMessage *request);
@@ -77,3 +81,8 @@ bool serve_agents_bulk_is_up(const struct agent_link *link);
 /* serve_logs.c: what the node of the given name sent; its bulk stream went down. */
 void serve_logs_chunk(struct serve *serve, const char *node, const Pb__LogChunk *chunk);
 void serve_logs_node_away(struct serve *serve, const char *node);
+/* serve_fsck_look.c: the same of vaults. */
+void serve_fsck_chunk(struct serve *serve, const char *node, const Pb__VaultChunk *chunk);
+void serve_fsck_node_away(struct serve *serve, const char *node);
+/* serve_fsck.c: runs whose last answers ended with the store. */
+void serve_fsck_fini(struct serve *serve);

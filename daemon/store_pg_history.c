@@ -275,6 +275,47 @@ static void checkpoints_result(struct store_pg_question *question, size_t call,
     }
 }
 
+static void all_checkpoints_send(struct store_pg_question *question, struct store_pg_link *link)
+{
+    const Pb__CheckpointQuery *request = (const Pb__CheckpointQuery *)question->request;
+    struct store_pg_value_list list = {0};
+
+    store_pg_value_i64(&list, true, request->after);
+    store_pg_value_i64(&list, request->job > 0, request->job);
+    store_pg_value_text(&list, filled(request->project));
+    store_pg_value_i64(&list, true, limit_of(request->has_limit, request->limit));
+    store_pg_value_send(&list, link, STORE_ALL_CHECKPOINT);
+}
+
+static char *column(const PGresult *result, int row, int at)
+{
+    return PQgetisnull(result, row, at) ? NULL : mem_strdup(PQgetvalue(result, row, at));
+}
+
+static void all_checkpoints_result(struct store_pg_question *question, size_t call,
+                                   const PGresult *result)
+{
+    Pb__CheckpointRows *reply = (Pb__CheckpointRows *)question->reply;
+
+    (void)call;
+    for (int row = 0; row < PQntuples(result); row++) {
+        ProtobufCMessage *m = store_pg_row_packed(result, row, &pb__checkpoint__descriptor);
+        if (!m) {
+            damaged(question, "checkpoint");
+            return;
+        }
+        Pb__CheckpointRow *out = NEW(Pb__CheckpointRow);
+        pb__checkpoint_row__init(out);
+        out->row = (Pb__Checkpoint *)m;
+        out->state = column(result, row, 1);
+        out->path = column(result, row, 2);
+        out->manifest_digest = column(result, row, 3);
+        out->has_copies = true;
+        out->copies = (uint32_t)store_pg_value_get_i64(result, row, 4);
+        store_pg_question_append(&reply->rows, &reply->n_rows, out);
+    }
+}
+
 /* --- code */
 
 static const char *digest_of(const ProtobufCMessage *request)
@@ -334,6 +375,8 @@ static const struct store_pg_question_kind kinds[] = {
      show_settle, NULL, false},
     {&pb__list_checkpoints_request__descriptor, &pb__list_checkpoints_reply__descriptor,
      checkpoints_send, checkpoints_result, NULL, NULL, false},
+    {&pb__checkpoint_query__descriptor, &pb__checkpoint_rows__descriptor, all_checkpoints_send,
+     all_checkpoints_result, NULL, NULL, false},
     {&pb__code_query__descriptor, &pb__code_row__descriptor, code_send, code_result, code_settle,
      NULL, false},
     {&pb__code_ask__descriptor, &pb__code_row__descriptor, code_send, code_result, code_settle,

@@ -3,6 +3,7 @@
 #include "tests/support/fake_store_query.h"
 #include "base/mem.h"
 #include "proto/text/text_format.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void *fake_list(const struct store *store, enum change_kind kind)
@@ -91,6 +92,48 @@ static enum status fake_show_job(const struct store *store, const ProtobufCMessa
     return STATUS_OK;
 }
 
+static int fake_checkpoint_order(const void *a, const void *b)
+{
+    const Pb__CheckpointRow *left = *(Pb__CheckpointRow *const *)a;
+    const Pb__CheckpointRow *right = *(Pb__CheckpointRow *const *)b;
+
+    return (left->row->id > right->row->id) - (left->row->id < right->row->id);
+}
+
+static enum status fake_checkpoints(const struct store *store, const ProtobufCMessage *message,
+                                    ProtobufCMessage **out)
+{
+    const Pb__CheckpointQuery *query = (const Pb__CheckpointQuery *)(const void *)message;
+    Pb__CheckpointRows reply = PB__CHECKPOINT_ROWS__INIT;
+    size_t at = 0, count;
+
+    reply.rows = fake_list(store, CHANGE_CHECKPOINT);
+    for (const ProtobufCMessage *row; (row = fake_store_next(store, CHANGE_CHECKPOINT, &at));) {
+        Pb__Checkpoint *checkpoint = (Pb__Checkpoint *)(uintptr_t)row;
+        if (checkpoint->id <= query->after || (query->job && checkpoint->job != query->job))
+            continue;
+        Pb__CheckpointRow *one = NEW(Pb__CheckpointRow);
+        pb__checkpoint_row__init(one);
+        one->row = checkpoint;
+        one->state = (char *)(uintptr_t)enum_name(&pb__checkpoint__state__descriptor,
+                                                  (int)checkpoint->state);
+        one->path = checkpoint->path;
+        one->manifest_digest = checkpoint->manifest_digest;
+        one->has_copies = true;
+        one->copies = (uint32_t)checkpoint->n_copies;
+        reply.rows[reply.n_rows++] = one;
+    }
+    count = reply.n_rows;
+    if (count)
+        qsort(reply.rows, count, sizeof(void *), fake_checkpoint_order);
+    reply.n_rows = count < query->limit ? count : query->limit;
+    *out = message_copy(&reply.base);
+    for (size_t i = 0; i < count; i++)
+        mem_free(reply.rows[i]);
+    mem_free(reply.rows);
+    return STATUS_OK;
+}
+
 static enum status fake_code_ask(const struct store *store, const ProtobufCMessage *message,
                                  ProtobufCMessage **out)
 {
@@ -146,6 +189,7 @@ enum status fake_store_query(const struct store *store, const ProtobufCMessage *
         {&pb__list_events_request__descriptor, fake_list_events},
         {&pb__list_jobs_request__descriptor, fake_list_jobs},
         {&pb__show_job_request__descriptor, fake_show_job},
+        {&pb__checkpoint_query__descriptor, fake_checkpoints},
         {&pb__code_ask__descriptor, fake_code_ask},
         {&pb__have_code_request__descriptor, fake_have_code},
         {&pb__code_use__descriptor, fake_code_use},

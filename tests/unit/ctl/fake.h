@@ -458,6 +458,45 @@ static inline void fake_watch(void *arg, struct rpc_call *call, const ProtobufCM
     pthread_mutex_unlock(&fake->lock);
 }
 
+/* Two differences, one of which can be repaired. */
+static inline void fake_fsck(void *arg, struct rpc_call *call, const ProtobufCMessage *message)
+{
+    const Pb__FsckRequest *request = (const Pb__FsckRequest *)message;
+    Pb__Difference difference = PB__DIFFERENCE__INIT;
+    Pb__FsckSummary summary = PB__FSCK_SUMMARY__INIT;
+    Pb__FsckReply one = PB__FSCK_REPLY__INIT, two = PB__FSCK_REPLY__INIT,
+                  last = PB__FSCK_REPLY__INIT;
+    (void)arg;
+    difference.has_kind = difference.has_outcome = difference.has_checkpoint = 1;
+    difference.kind = PB__DIFFERENCE__KIND__MISSING;
+    difference.outcome =
+        request->repair ? PB__DIFFERENCE__OUTCOME__REPAIRED : PB__DIFFERENCE__OUTCOME__FOUND;
+    difference.checkpoint = 7;
+    difference.vault = (char *)(uintptr_t) "main";
+    difference.path = (char *)(uintptr_t) "job-1/step-3.1";
+    difference.text = (char *)(uintptr_t) "its directory is not there";
+    difference.note = (char *)(uintptr_t) "mark it DAMAGED";
+    one.difference = &difference;
+    summary.has_differences = summary.has_repaired = summary.has_left = 1;
+    summary.differences = 2;
+    summary.repaired = request->repair ? 1 : 0;
+    summary.left = request->repair ? 1 : 2;
+    last.summary = &summary;
+    rpc_call_send(call, &one.base);
+    difference.has_checkpoint = 0;
+    difference.kind = PB__DIFFERENCE__KIND__NOT_LOOKED_AT;
+    difference.outcome =
+        request->repair ? PB__DIFFERENCE__OUTCOME__LEFT : PB__DIFFERENCE__OUTCOME__FOUND;
+    difference.path = NULL;
+    difference.node = (char *)(uintptr_t) "n2";
+    difference.text = (char *)(uintptr_t) "1 expected, not looked at: n2: no agent";
+    difference.note = (char *)(uintptr_t) "nothing: see to it";
+    two.difference = &difference;
+    rpc_call_send(call, &two.base);
+    rpc_call_send(call, &last.base);
+    rpc_call_end(call, STATUS_OK, "");
+}
+
 /* The first reader gets half and a break, the second the rest from where it asks. */
 static inline void fake_logs(void *arg, struct rpc_call *call, const ProtobufCMessage *message)
 {
@@ -532,6 +571,7 @@ static inline void *fake_thread(void *arg)
         {"VerifyCheckpoint", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"HoldCheckpoint", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"PlanRetention", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
+        {"Fsck", RPC_SERVER_STREAM, IDENTITY_ANY_USER, fake_fsck},
         {"ListNodes", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"SetNode", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},
         {"HaveCode", RPC_UNARY, IDENTITY_ANY_USER, fake_unary},

@@ -286,6 +286,7 @@ static const struct rpc_method rig_control_methods[] = {
     {"VerifyCheckpoint", RPC_UNARY, RIG_ANY, rig_other},
     {"HoldCheckpoint", RPC_UNARY, RIG_ANY, rig_other},
     {"PlanRetention", RPC_UNARY, RIG_ANY, rig_other},
+    {"Fsck", RPC_SERVER_STREAM, RIG_ANY, rig_other},
     {"ListNodes", RPC_UNARY, RIG_ANY, rig_other},
     {"SetNode", RPC_UNARY, RIG_ANY, rig_other},
     {"HaveCode", RPC_UNARY, RIG_ANY, rig_other},
