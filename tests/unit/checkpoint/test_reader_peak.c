@@ -138,7 +138,7 @@ static void check(void **state, uint32_t count, uint32_t side)
         skip();
     SCOPED(layout_table_destroy) struct layout_table *whole = squares(count, side, 1, false);
     SCOPED(layout_table_destroy) struct layout_table *columns = squares(count, side, 2, true);
-    sparse_make(*state, whole, &(struct sparse_options){NULL});
+    sparse_make(*state, whole, &(const struct sparse_options){.state = NULL});
     expect_small(&(struct load){*state, whole, 0});
     expect_small(&(struct load){*state, columns, 1});
 }

@@ -1,5 +1,5 @@
-"""What rondo.load needs of memory beyond the tensors themselves: at most 256 MiB, whatever there is of
-them and however they lie."""
+"""What rondo.load needs of memory beyond the tensors themselves: at most 256 MiB, whatever there is
+of them and however they lie."""
 
 import os
 import subprocess
