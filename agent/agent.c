@@ -172,9 +172,9 @@ static void agent_bulk(void *arg, const Pb__BulkDown *message)
         spool_acked(agent->spool, message->ack_seq);
     if (message->log)
         logs_ask(agent->logs, message->log);
-}
     if (message->vault)
         looks_ask(agent->looks, message->vault);
+}
 
 static void agent_bulk_drained(void *arg)
 {
@@ -187,8 +187,8 @@ static void agent_bulk_down(void *arg)
     struct agent *agent = arg;
     spool_down(agent->spool);
     logs_down(agent->logs);
-}
     looks_down(agent->looks);
+}
 
 static const struct link_events link_events = {
     agent_inventory, agent_heartbeat, agent_welcome, agent_desired,      agent_acked,
@@ -457,10 +457,10 @@ static void make_parts(struct agent *agent)
     agent->saves = saves_create(agent);
     agent->codes = code_cache_create(agent, code);
     agent->logs = logs_create(agent);
+    agent->looks = looks_create(agent);
     agent->ended = ended_create(agent);
     agent->gangs = gangs_create(agent);
     agent->spares = spares_create(agent->loop, agent->files, spare, agent->config->spares);
-    agent->looks = looks_create(agent);
 }
 
 struct agent *agent_create(const struct agent_options *options)
@@ -538,10 +538,10 @@ void agent_destroy(struct agent *agent)
     destroy_maps(agent);
     link_destroy(agent->link);
     logs_destroy(agent->logs);
+    looks_destroy(agent->looks);
     ended_destroy(agent->ended);
     gangs_destroy(agent->gangs);
     spares_destroy(agent->spares);
-    looks_destroy(agent->looks);
     code_cache_destroy(agent->codes);
     saves_destroy(agent->saves);
     actual_destroy(agent->actual);

@@ -33,6 +33,10 @@ void saves_verify(struct saves *saves, const char *vault, const char *path, cons
 /* Directory in which what that checkpoint's ranks handed over here may still lie; NULL: nowhere.
  * The caller frees it. */
 char *saves_resume_shm(const struct saves *saves, const Pb__ResumePoint *resume);
+/* Directory of this node's slots; NULL: none are given out. Borrowed. */
+const char *saves_slot_dir(const struct saves *saves);
+/* Slots below job-7/3.1: has the job workers here, or are they kept for its next attempt? */
+bool saves_keeps_slots(const struct saves *saves, const char *path);
 /* What is being written into vaults from slots. */
 void saves_persisting(const struct saves *saves, uint32_t *count, uint64_t *bytes_left);
 /* When the oldest save of that incarnation of the gang was made that the daemon does not know of;
@@ -41,10 +45,6 @@ int64_t saves_waiting_since(const struct saves *saves, const Pb__WorkerKey *key)
 void saves_desired(struct saves *saves, const Pb__Desired *desired);
 /* Adds entries that are not on their way to a report. True: more wait. */
 bool saves_fill(struct saves *saves, Pb__ActualReport *report);
-/* Directory of this node's slots; NULL: none are given out. Borrowed. */
-const char *saves_slot_dir(const struct saves *saves);
-/* Slots below job-7/3.1: has the job workers here, or are they kept for its next attempt? */
-bool saves_keeps_slots(const struct saves *saves, const char *path);
 void saves_sent(struct saves *saves, Pb__ActualReport *report, uint64_t seq); /* 0: it was not */
 void saves_acked(struct saves *saves, uint64_t seq);
 void saves_down(

@@ -300,9 +300,6 @@ const Pb__Checkpoint *core_checkpoint(const struct core *core, int64_t id)
     return save ? (const Pb__Checkpoint *)save->entry.row : NULL;
 }
 
-size_t core_retention(const struct core *core, int64_t id, const Pb__Checkpoint **rows, bool *keep,
-                      const char **why, size_t max)
-{
 bool core_checkpoint_due(const struct core *core, int64_t id)
 {
     const struct save *save = id > 0 ? map_get(hub_of(core)->saves, (uint64_t)id) : NULL;
@@ -317,6 +314,9 @@ uint32_t core_job_open(const struct core *core, int64_t id)
     return job && attempt_is_open(job) ? attempt_view(job->attempt)->number : 0;
 }
 
+size_t core_retention(const struct core *core, int64_t id, const Pb__Checkpoint **rows, bool *keep,
+                      const char **why, size_t max)
+{
     const struct job *job = id > 0 ? map_get(hub_of(core)->jobs, (uint64_t)id) : NULL;
     SCOPED(mem_free) void *memory = mem_array(max + 1, sizeof(enum retain_why));
     enum retain_why *verdicts = memory;
