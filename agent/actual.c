@@ -131,6 +131,7 @@ static bool status_is_known(const struct exit_facts *facts)
     switch (facts->cause) {
     case EXIT_CAUSE_LAUNCH:
     case EXIT_CAUSE_RESUME:
+    case EXIT_CAUSE_SOURCE:
     case EXIT_CAUSE_SHIM:
     case EXIT_CAUSE_REBOOT:
         return facts->code != 0 || facts->signal != 0;
@@ -167,6 +168,16 @@ static void describe_end(const struct worker *worker, Pb__ActualWorker *out)
     out->damaged = worker->damaged;
 }
 
+/* What it waits for before it can start. */
+static void describe_fetch(const struct worker *worker, Pb__ActualWorker *out)
+{
+    const Pb__Launch *launch = worker->desired->launch;
+    const char *text =
+        launch ? saves_fetch_text(worker->agent->saves, launch->resume, &out->fetched) : NULL;
+    out->has_fetched = text != NULL;
+    out->message = (char *)(uintptr_t)text;
+}
+
 static void describe(const struct worker *worker, Pb__ActualWorker *out)
 {
     pb__actual_worker__init(out);
@@ -189,6 +200,8 @@ static void describe(const struct worker *worker, Pb__ActualWorker *out)
     out->gate_step = worker->gate.step;
     out->has_answered = worker->answered >= 0;
     out->answered = worker->answered;
+    if (worker->state == PB__ACTUAL_WORKER__STATE__PREPARING)
+        describe_fetch(worker, out);
     if (worker_is_final(worker) || worker->state == PB__ACTUAL_WORKER__STATE__UNKILLABLE)
         describe_end(worker, out);
 }

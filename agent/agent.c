@@ -137,7 +137,8 @@ static void agent_heartbeat(void *arg, Pb__Heartbeat *out)
 static void agent_welcome(void *arg, const Pb__Welcome *welcome)
 {
     struct agent *agent = arg;
-    (void)welcome;
+    if (welcome->has_peer_key && agent->options.peer_key)
+        agent->options.peer_key(agent->options.arg, welcome->peer_key.data, welcome->peer_key.len);
     actual_whole(agent->actual);
 }
 
@@ -254,6 +255,8 @@ static Pb__NodeInventory *make_inventory(const struct agent *agent)
     out->memory_mib = config->memory_mib ? config->memory_mib : options->memory_mib;
     out->port_first = config->port_first;
     out->port_last = config->port_last;
+    out->has_peer_port = true;
+    out->peer_port = options->peer_port;
     out->version = mem_strdup(RONDO_VERSION);
     for (size_t i = 0; i < config->vault.count; i++)
         add_vault(out, config->vault.items[i]);

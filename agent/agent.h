@@ -27,8 +27,10 @@ struct agent_options { /* pointers are borrowed until destroy */
     const struct agent_config *config;
     const char *boot_id, *hostname, *address;
     uint64_t memory_mib;
-    bool root;                                          /* may become other users */
-    const char *(*inherited)(const char *name);         /* getenv; NULL: nothing */
+    uint32_t peer_port; /* parts of checkpoints are given to other nodes here; 0: they are not */
+    void (*peer_key)(void *arg, const unsigned char *key, size_t len); /* NULL: likewise */
+    bool root;                                                         /* may become other users */
+    const char *(*inherited)(const char *name);                        /* getenv; NULL: nothing */
     void (*failed)(void *arg, const struct error *err); /* cannot start: the disk refuses */
     void *arg;
 };

@@ -20,6 +20,11 @@ const struct option config_rows[] = {
     {"port_first", OPT_U32, AT(port_first), "20000", 1024, 65535,
      "First port that may be reserved for workers."},
     {"port_last", OPT_U32, AT(port_last), "29999", 1024, 65535, "Last port of that range."},
+    {"peer_listen", OPT_TEXT, AT(peer_listen), NULL, 0, 255,
+     "Where other agents fetch parts of checkpoints in this node's own vaults: an address of this "
+     "host; empty: that of address; none: nowhere."},
+    {"peer_port", OPT_U32, AT(peer_port), "0", 0, 65535,
+     "Port of it; 0: any that is free, told to the daemon at each start."},
     {"cpu_slots", OPT_U32, AT(cpu_slots), "0", 0, 65536,
      "CPU slots to offer; 0: one per hardware thread."},
     {"bind_cpus", OPT_BOOL, AT(bind_cpus), "false", 0, 0,

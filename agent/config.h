@@ -9,6 +9,8 @@ struct agent_config {
     char *cert, *key, *ca;
     char *shim;
     uint32_t port_first, port_last;
+    char *peer_listen;
+    uint32_t peer_port;
     uint32_t cpu_slots, probe_ms_max, probe_every_ms;
     char *nvidia_library;
     uint64_t memory_mib;

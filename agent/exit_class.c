@@ -65,6 +65,8 @@ Pb__Reason__Code exit_class_decide(const struct exit_facts *facts)
         return is_node_exhausted(facts->launch_text) ? CLASS(NODE_EXHAUSTED) : CLASS(LAUNCH_FAILED);
     case EXIT_CAUSE_RESUME:
         return CLASS(CHECKPOINT_ERROR);
+    case EXIT_CAUSE_SOURCE:
+        return CLASS(SOURCE_LOST);
     case EXIT_CAUSE_SHIM:
         return CLASS(SHIM_LOST);
     case EXIT_CAUSE_REBOOT:

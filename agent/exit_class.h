@@ -11,6 +11,7 @@ enum exit_cause { /* what this agent did, or could not do, before the end */
                   EXIT_CAUSE_HANG,
                   EXIT_CAUSE_LAUNCH, /* never ran */
                   EXIT_CAUSE_RESUME, /* the checkpoint to resume from is not good */
+                  EXIT_CAUSE_SOURCE, /* or is on other nodes, and could not be had */
                   EXIT_CAUSE_SHIM,
                   EXIT_CAUSE_REBOOT,
                   EXIT_CAUSE_PEER, /* stopped by its agent: another rank of its gang had failed */

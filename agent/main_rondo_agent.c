@@ -5,6 +5,7 @@
 #include "agent/device.h"
 #include "agent/link_rpc.h"
 #include "agent/page_guard.h"
+#include "agent/peer_server.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -29,6 +30,7 @@ struct program {
     struct device_pool *devices;
     struct agent_options options;
     struct agent *agent;
+    struct peer_server *peers; /* NULL: no part is given to other nodes */
     char self[4096], shim[4200], boot_id[64], hostname[256], address[64];
     uv_signal_t term, interrupt;
     int exit_code;
@@ -222,6 +224,69 @@ static enum status make_seams(struct program *program, struct error *err)
     return STATUS_OK;
 }
 
+/* --- parts for other nodes */
+
+static void on_peer_key(void *arg, const unsigned char *key, size_t len)
+{
+    struct program *program = arg;
+    if (program->peers && len == PEER_SERVER_KEY_BYTES)
+        peer_server_key(program->peers, key);
+}
+
+/* Directories of the vaults that no other node reads. */
+static size_t own_vaults(const struct agent_config *config, char **out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < config->vault.count && count < PEER_SERVER_VAULTS; i++) {
+        const char *item = config->vault.items[i], *path = strchr(item, '=') + 1;
+        const char *colon = strrchr(path, ':');
+        if (colon && strcmp(colon, ":node") != 0)
+            continue;
+        out[count++] = mem_printf("%.*s", (int)(colon ? colon - path : (long)strlen(path)), path);
+    }
+    return count;
+}
+
+static bool numeric(const char *name, char *out, size_t cap)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    bool done = getaddrinfo(name, NULL, &hints, &found) == 0 &&
+                getnameinfo(found->ai_addr, found->ai_addrlen, out, (socklen_t)cap, NULL, 0,
+                            NI_NUMERICHOST) == 0;
+    if (found)
+        freeaddrinfo(found);
+    return done;
+}
+
+/* Without it everything else goes on: jobs then wait for this node where they need its bytes. */
+static void start_peers(struct program *program)
+{
+    const struct agent_config *config = &program->config;
+    const char *listen = *config->peer_listen ? config->peer_listen : program->address;
+    char address[64], *vaults[PEER_SERVER_VAULTS];
+    struct error err = {STATUS_OK, ""};
+    struct peer_server_options options = {
+        .address = address,
+        .port = (uint16_t)config->peer_port,
+        .node = *config->node ? config->node : program->hostname,
+        .files = {.cert = config->cert, .key = config->key, .ca = config->ca},
+        .vaults = (const char *const *)vaults,
+        .vaults_count = own_vaults(config, vaults),
+    };
+    bool wanted = options.vaults_count && strcmp(listen, "none") != 0;
+    enum status st = STATUS_OK;
+    if (wanted && !numeric(listen, address, sizeof(address)))
+        st = error_set(&err, STATUS_INVALID, "'%.100s' is no address of this host", listen);
+    else if (wanted)
+        st = peer_server_create(&options, &program->peers, &err);
+    if (st != STATUS_OK)
+        log_error("peer.listen", log_err(&err));
+    for (size_t i = 0; i < options.vaults_count; i++)
+        mem_free(vaults[i]);
+    program->options.peer_port = program->peers ? peer_server_port(program->peers) : 0;
+    program->options.peer_key = on_peer_key;
+}
+
 static void watch_signals(struct program *program)
 {
     uv_loop_t *uv = loop_uv_handle(program->loop);
@@ -252,6 +317,7 @@ static enum status start(struct program *program, struct error *err)
     if (st != STATUS_OK)
         return st;
     find_address(program);
+    start_peers(program);
     options->loop = program->loop;
     options->config = &program->config;
     options->boot_id = program->boot_id;

@@ -39,6 +39,8 @@ static enum status refused(struct peer_client *client, unsigned char code, struc
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)text[i] < ' ')
             text[i] = '?';
+    if (code == STATUS_EXHAUSTED || code == STATUS_CANCELLED)
+        code = STATUS_UNAVAILABLE; /* it is the other node's room and will, not ours */
     return error_set(err, (enum status)code, "node %s: %s", client->options.node, text);
 }
 
@@ -114,26 +116,35 @@ static uint32_t piece_at(const struct fetch *fetch, uint64_t at)
     return left < PEER_LINK_PIECE ? (uint32_t)left : PEER_LINK_PIECE;
 }
 
-static enum status ask(struct fetch *fetch, struct error *err)
+static enum status request(struct peer_client *client, const char *name, uint64_t at,
+                           uint32_t piece, struct error *err)
 {
     unsigned char frame[PEER_LINK_REQUEST + PEER_LINK_NAME_MAX];
-    size_t len = strlen(fetch->file->path);
-    uint32_t piece = piece_at(fetch, fetch->asked);
+    size_t len = strlen(name);
 
-    peer_link_put(frame, fetch->asked, 8);
+    peer_link_put(frame, at, 8);
     peer_link_put(frame + 8, piece, 4);
     peer_link_put(frame + 12, len, 2);
-    memcpy(frame + PEER_LINK_REQUEST, fetch->file->path, len);
-    fetch->asked += piece;
-    return peer_link_write(fetch->client->link, frame, PEER_LINK_REQUEST + len,
-                           fetch->client->options.limit_ms, err);
+    memcpy(frame + PEER_LINK_REQUEST, name, len);
+    return peer_link_write(client->link, frame, PEER_LINK_REQUEST + len, client->options.limit_ms,
+                           err);
 }
 
-static enum status take(struct fetch *fetch, struct error *err)
+static enum status ask(struct fetch *fetch, struct error *err)
 {
-    struct peer_client *client = fetch->client;
+    uint64_t at = fetch->asked;
+    uint32_t piece = piece_at(fetch, at);
+
+    fetch->asked += piece;
+    return request(fetch->client, fetch->file->path, at, piece, err);
+}
+
+/* The head of an answer; a refusal is an error. */
+static enum status answer(struct peer_client *client, uint64_t *bytes, uint32_t *len,
+                          struct error *err)
+{
     unsigned char head[13];
-    uint32_t limit_ms = client->options.limit_ms, want = piece_at(fetch, fetch->have);
+    uint32_t limit_ms = client->options.limit_ms;
     enum status st = peer_link_read(client->link, head, 1, limit_ms, err);
 
     if (st == STATUS_OK && head[0] != 0)
@@ -142,7 +153,21 @@ static enum status take(struct fetch *fetch, struct error *err)
         st = peer_link_read(client->link, head + 1, sizeof(head) - 1, limit_ms, err);
     if (st != STATUS_OK)
         return st;
-    if (peer_link_get(head + 1, 8) != fetch->file->bytes || peer_link_get(head + 9, 4) != want)
+    *bytes = peer_link_get(head + 1, 8);
+    *len = (uint32_t)peer_link_get(head + 9, 4);
+    return STATUS_OK;
+}
+
+static enum status take(struct fetch *fetch, struct error *err)
+{
+    struct peer_client *client = fetch->client;
+    uint64_t bytes = 0;
+    uint32_t limit_ms = client->options.limit_ms, want = piece_at(fetch, fetch->have), len = 0;
+    enum status st = answer(client, &bytes, &len, err);
+
+    if (st != STATUS_OK)
+        return st;
+    if (bytes != fetch->file->bytes || len != want)
         return error_set(err, STATUS_DATA_LOSS, "%s has another size on node %s", fetch->file->path,
                          client->options.node);
     st = peer_link_read(client->link, client->piece, want, limit_ms, err);
@@ -151,6 +176,8 @@ static enum status take(struct fetch *fetch, struct error *err)
     if (st == STATUS_OK) {
         fetch->have += want;
         client->received += want;
+        if (client->options.count)
+            atomic_fetch_add(client->options.count, want);
     }
     return st;
 }
@@ -256,4 +283,46 @@ enum status peer_client_fetch(struct peer_client *client, const struct manifest_
         st = fetch_into(&fetch, dir, leaf, err);
     vault_tree_close(fetch.fd);
     return st;
+}
+
+/* --- the manifest */
+static enum status manifest_piece(struct peer_client *client, struct text *out, uint64_t *bytes,
+                                  struct error *err)
+{
+    uint32_t len = 0;
+    enum status st = request(client, MANIFEST_NAME, out->len, PEER_LINK_PIECE, err);
+
+    if (st == STATUS_OK)
+        st = answer(client, bytes, &len, err);
+    if (st != STATUS_OK)
+        return st;
+    if (*bytes > MANIFEST_BYTES_MAX || len > PEER_LINK_PIECE || len == 0 || out->len + len > *bytes)
+        return error_set(err, STATUS_DATA_LOSS, "the manifest on node %s is no manifest",
+                         client->options.node);
+    st = peer_link_read(client->link, client->piece, len, client->options.limit_ms, err);
+    if (st == STATUS_OK)
+        text_add_bytes(out, client->piece, len);
+    return st;
+}
+
+enum status peer_client_manifest(struct peer_client *client, const char *digest, struct text *out,
+                                 struct error *err)
+{
+    char found[65];
+    uint64_t bytes = 1;
+    enum status st =
+        client->broken ? error_set(err, STATUS_UNAVAILABLE, "the connection has ended") : STATUS_OK;
+
+    text_reset(out);
+    while (st == STATUS_OK && out->len < bytes && !out->full)
+        st = manifest_piece(client, out, &bytes, err);
+    client->broken |= st != STATUS_OK;
+    if (st != STATUS_OK)
+        return st;
+    digest_sha256(text_get(out), out->len, found);
+    if (out->full || strcmp(found, digest) != 0)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the manifest on node %s is not the one that was committed",
+                         client->options.node);
+    return STATUS_OK;
 }

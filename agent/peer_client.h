@@ -6,6 +6,7 @@
  * and it is on the disk. */
 #pragma once
 #include "agent/peer_link.h"
+#include "base/text.h"
 #include "checkpoint/manifest.h"
 
 struct peer_client;
@@ -19,6 +20,7 @@ struct peer_client_options {
     const char *vault, *path; /* where it goes: "job-7/step-120.3" */
     uint32_t limit_ms;        /* connecting, and each piece; 0: 20 s */
     const atomic_bool *stop;  /* NULL: nobody will */
+    _Atomic uint64_t *count;  /* bytes of files that have come are added; NULL: nowhere */
 };
 
 /* Borrows what options point to until it is closed. STATUS_UNAUTHENTICATED, DENIED, DEADLINE,
@@ -32,4 +34,8 @@ SCOPED_DESTRUCTOR(struct peer_client *, peer_client_close)
  * receive this client is of no further use; a new one goes on where it was. */
 enum status peer_client_fetch(struct peer_client *client, const struct manifest_file *file,
                               struct error *err) MUST_CHECK;
+/* manifest.json, into out, which says how long it may be. STATUS_DATA_LOSS: it is not the one whose
+ * SHA-256 that is. */
+enum status peer_client_manifest(struct peer_client *client, const char *digest, struct text *out,
+                                 struct error *err) MUST_CHECK;
 uint64_t peer_client_received(const struct peer_client *client); /* bytes of files so far */

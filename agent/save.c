@@ -22,6 +22,7 @@ struct saves *saves_create(struct agent *agent)
     list_init(&saves->tasks);
     list_init(&saves->verifies);
     list_init(&saves->audits);
+    list_init(&saves->fetches);
     save_slot_begin(saves);
     saves->owners = map_create();
     return saves;
@@ -52,6 +53,7 @@ void saves_destroy(struct saves *saves)
     save_task_destroy(LIST_ITEM(task, struct save_task, node));
     save_verify_destroy_all(saves);
     save_audit_destroy_all(saves);
+    save_fetch_destroy_all(saves);
     save_slot_end(saves);
     size_t at = 0;
     struct save_owner *owner;
@@ -579,6 +581,7 @@ bool saves_fill(struct saves *saves, Pb__ActualReport *report)
 {
     fill_tasks(saves, report);
     save_audit_fill(saves, report);
+    save_fetch_fill(saves, report);
     return fill_saves(saves, report);
 }
 
@@ -597,6 +600,7 @@ void saves_sent(struct saves *saves, Pb__ActualReport *report, uint64_t seq)
             task->sent_seq = seq;
     }
     save_audit_sent(saves, report, seq);
+    save_fetch_sent(saves, report, seq);
     mem_free(report->staged);
     mem_free(report->sealed);
     mem_free(report->deleted);
@@ -622,6 +626,7 @@ static void forget_commit(struct saves *saves, const struct save *save)
 
 void saves_acked(struct saves *saves, uint64_t seq)
 {
+    save_fetch_acked(saves, seq);
     LIST_EACH(&saves->saves, node)
     {
         struct save *save = LIST_ITEM(node, struct save, node);
@@ -643,4 +648,5 @@ void saves_down(struct saves *saves)
     LIST_EACH(&saves->tasks, at)
     LIST_ITEM(at, struct save_task, node)->sent_seq = 0;
     save_audit_down(saves);
+    save_fetch_down(saves);
 }

@@ -30,6 +30,14 @@ void saves_adopt(struct saves *saves, struct worker *worker, char *const *names,
 void saves_verify(struct saves *saves, const char *vault, const char *path, const char *digest,
                   void (*done)(void *arg, enum status st, const struct error *err), void *arg);
 
+/* The worker's resume point is brought here, once for all workers of a node. done may come at once.
+ * STATUS_DATA_LOSS: nobody has it as it was committed; EXHAUSTED: no room. */
+void saves_fetch(struct saves *saves, const struct worker *worker,
+                 void (*done)(void *arg, enum status st, const struct error *err), void *arg);
+/* How far that is, for people, and in bytes; NULL: nothing is fetched for it. A loan until the loop
+ * goes on. */
+const char *saves_fetch_text(struct saves *saves, const Pb__ResumePoint *resume, uint64_t *bytes);
+
 /* Directory in which what that checkpoint's ranks handed over here may still lie; NULL: nowhere.
  * The caller frees it. */
 char *saves_resume_shm(const struct saves *saves, const Pb__ResumePoint *resume);

@@ -70,8 +70,10 @@ struct save_task { /* a seal or a deletion that the daemon wants */
 struct saves {
     struct agent *agent;
     struct list saves, tasks, verifies;
-    struct map *owners; /* tag -> struct save_owner */
-    struct list audits; /* save_audit.c */
+    struct map *owners;  /* tag -> struct save_owner */
+    struct list audits;  /* save_audit.c */
+    struct list fetches; /* save_fetch.c */
+    struct loop_timer *fetch_timer;
     struct loop_timer *audit_timer, *slot_timer;
     char *slot_dir;        /* where slots are; NULL: nowhere */
     struct map *kept_jobs; /* job -> struct save_slot_job: whose slots are kept */
@@ -120,6 +122,14 @@ void save_persist_adopt(struct saves *saves, struct worker *worker, char *const 
                         size_t count);
 void save_persist_acked(struct saves *saves, struct save *save); /* the daemon knows the part */
 void save_persist_tick(struct saves *saves, int64_t now);
+
+/* save_fetch.c: parts that are on other nodes. */
+void save_fetch_desired(struct saves *saves, const Pb__Desired *desired);
+void save_fetch_fill(struct saves *saves, Pb__ActualReport *report);
+void save_fetch_sent(struct saves *saves, Pb__ActualReport *report, uint64_t seq);
+void save_fetch_acked(struct saves *saves, uint64_t seq);
+void save_fetch_down(struct saves *saves);
+void save_fetch_destroy_all(struct saves *saves);
 
 /* save_audit.c: committed checkpoints, read again at leisure. */
 void save_audit_desired(struct saves *saves, const Pb__Desired *desired);

@@ -130,6 +130,7 @@ void saves_desired(struct saves *saves, const Pb__Desired *desired)
             task_run(saves, task, gone->vault, gone->path, NULL);
     }
     save_audit_desired(saves, desired);
+    save_fetch_desired(saves, desired);
     LIST_EACH(&saves->tasks, at)
     {
         struct save_task *task = LIST_ITEM(at, struct save_task, node);

@@ -1,5 +1,6 @@
 /* vault_pool.c - one vault job, made and done. Blocking calls of checkpoint/vault.h. */
 #include "agent/vault_pool.h"
+#include "agent/vault_fetch.h"
 #include "agent/vault_persist.h"
 #include "agent/vault_slot.h"
 #include "agent/vault_watch.h"
@@ -38,6 +39,7 @@ void vault_job_destroy(struct vault_job *job)
     mem_free(job->node);
     mem_free(job->found);
     vault_audit_destroy(job->audit);
+    vault_fetch_destroy(job->fetch);
     vault_look_destroy(job->look);
     for (size_t i = 0; i < job->looked_count; i++)
         pb__vault_found__free_unpacked(job->looked[i], NULL);
@@ -132,6 +134,8 @@ enum status vault_job_run(struct vault_job *job, struct error *err)
         return vault_slot_drop(job, err);
     case VAULT_JOB_PERSIST:
         return vault_persist_run(job, err);
+    case VAULT_JOB_FETCH:
+        return vault_fetch_run(job, err);
     case VAULT_JOB_AUDIT:
         return run_audit(job, err);
     case VAULT_JOB_LOOK:

@@ -24,6 +24,7 @@ enum vault_job_kind {
     VAULT_JOB_SLOT_MARK,
     VAULT_JOB_SLOT_DROP, /* vault_slot.h; vault is then the directory of the slots */
     VAULT_JOB_PERSIST, /* the slot `source` of the rank becomes its part, vault_persist.h -> part */
+    VAULT_JOB_FETCH,   /* parts of `path` from other nodes, vault_fetch.h */
     VAULT_JOB_AUDIT,   /* the next piece of a deep look, checkpoint/vault_audit.h */
     VAULT_JOB_LOOK,    /* the next piece of a vault, checkpoint/vault_look.h -> looked, over */
     VAULT_JOB_SET_ASIDE,
@@ -38,11 +39,12 @@ struct vault_job { /* owns everything in it */
     void *manifest;
     size_t manifest_len;
     char *source, *pattern, *marker; /* source: the attempt's directory */
-    atomic_bool stop;                /* DIGEST, IMPORT: set by the loop, ends it early */
+    atomic_bool stop;                /* DIGEST, IMPORT, FETCH: set by the loop, ends it early */
     char *below;                     /* IMPORT: one of SCAN's step_dirs. SLOT_*: its name */
     uint64_t bytes;                  /* SLOT_MAKE */
     int64_t step;                    /* PERSIST: that it must be of; -1: any */
-    _Atomic uint64_t done_bytes;     /* PERSIST: so far; read by the loop */
+    _Atomic uint64_t done_bytes;     /* PERSIST, FETCH: so far; read by the loop */
+    struct vault_fetch *fetch;       /* FETCH */
     struct vault_audit *audit;       /* AUDIT: begun before, or NULL; goes on in the next job */
     uint64_t bytes_max;              /* AUDIT, LOOK: of this piece */
     char *node;                      /* AUDIT, LOOK: only the parts of that node; NULL: all */

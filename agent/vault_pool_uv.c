@@ -42,7 +42,8 @@ static bool is_reading(const struct work *work)
 {
     return work->job->kind == VAULT_JOB_PART_DIGEST || work->job->kind == VAULT_JOB_IMPORT ||
            work->job->kind == VAULT_JOB_VERIFY || work->job->kind == VAULT_JOB_PERSIST ||
-           work->job->kind == VAULT_JOB_AUDIT || work->job->kind == VAULT_JOB_LOOK;
+           work->job->kind == VAULT_JOB_AUDIT || work->job->kind == VAULT_JOB_FETCH ||
+           work->job->kind == VAULT_JOB_LOOK;
 }
 
 /* Paths are <job>/<step>. */

@@ -139,6 +139,44 @@ static bool path_is_plain(const char *path)
     return path && *path && *path != '/' && !strstr(path, "..");
 }
 
+static enum exit_cause fetch_cause(enum status st)
+{
+    if (st == STATUS_EXHAUSTED)
+        return EXIT_CAUSE_LAUNCH;
+    return st == STATUS_DATA_LOSS ? EXIT_CAUSE_RESUME : EXIT_CAUSE_SOURCE;
+}
+
+static void resume_verify(struct worker *worker)
+{
+    struct agent *agent = worker->agent;
+    const Pb__ResumePoint *resume = worker->desired->launch->resume;
+    char vault[1024] = "";
+    (void)saves_vault(agent->saves, resume->vault, vault, sizeof(vault));
+    saves_verify(agent->saves, vault, resume->path, resume->manifest_digest, start_resume_done,
+                 worker_ref_create(worker));
+}
+
+/* The first word that nobody has its bytes is what makes the daemon turn to an older one. */
+static void start_fetch_done(void *arg, enum status st, const struct error *err)
+{
+    struct worker *worker = worker_ref_take(arg);
+    char text[320] = "";
+    if (!worker)
+        return;
+    if (st == STATUS_OK && worker->state == PB__ACTUAL_WORKER__STATE__PREPARING) {
+        resume_verify(worker);
+        return;
+    }
+    if (st != STATUS_OK)
+        (void)snprintf(text, sizeof(text), "checkpoint %" PRId64 " could not be fetched: %s",
+                       worker->desired->launch->resume->checkpoint, err->text);
+    if (st == STATUS_DATA_LOSS) {
+        mem_free(worker->damaged);
+        worker->damaged = mem_strdup(err->text);
+    }
+    start_step(worker, st, fetch_cause(st), text);
+}
+
 static void stage_resume(struct worker *worker)
 {
     struct agent *agent = worker->agent;
@@ -157,8 +195,10 @@ static void stage_resume(struct worker *worker)
     worker->resume_dir = mem_printf("%s/%s", vault, resume->path);
     mem_free(worker->resume_shm);
     worker->resume_shm = saves_resume_shm(agent->saves, resume);
-    saves_verify(agent->saves, vault, resume->path, resume->manifest_digest, start_resume_done,
-                 worker_ref_create(worker));
+    if (resume->fetch)
+        saves_fetch(agent->saves, worker, start_fetch_done, worker_ref_create(worker));
+    else
+        resume_verify(worker);
 }
 
 /* --- directory */

@@ -10,6 +10,7 @@
 #include "daemon/reports.h"
 #include "daemon/save.h"
 #include "daemon/save_chore.h"
+#include "daemon/save_fetch.h"
 #include "daemon/save_keep.h"
 #include "daemon/turn.h"
 #include "daemon/watch.h"
@@ -38,6 +39,7 @@ static void tick(void *arg)
         hub->health.audits++;
     }
     save_keep_tick(hub);
+    save_fetch_tick(hub);
     turn_pass(hub);
     loop_timer_set(hub->tick, TICK_US);
 }
@@ -50,6 +52,7 @@ struct core *core_create(const struct core_options *options)
     if (!hub->options.default_vault)
         hub->options.default_vault = "default";
     hub->loop = options->loop;
+    loop_random(hub->loop, hub->ticket_root, sizeof(hub->ticket_root));
     hub->store = options->store;
     hub->jobs = map_create();
     hub->nodes = map_create();

@@ -24,7 +24,8 @@ struct live { /* what we know of one worker of the current attempt, derived */
     uint64_t gate_number;
     int gate_phase; /* Pb__Gate__Phase that the rank answered */
     int64_t gate_step;
-    int64_t step; /* last reported */
+    int64_t step;     /* last reported */
+    uint64_t fetched; /* of the checkpoint that it starts from */
 };
 struct job_metric { /* a value of the policy's keep_metric */
     uint32_t attempt;
@@ -92,9 +93,10 @@ struct node {
     bool whole_news;
     struct list staged, sealed, deleted, verified, copies; /* reports of saves not yet worked in */
     struct list gangs;                                     /* of restarts in place */
-    struct list news;                                      /* in hub->news */
-    struct list in_turn;                                   /* in hub->turn_nodes */
-    uint64_t seq_turn; /* heard when the turn in flight looked */
+    int64_t fetch_renew_us; /* its tickets are to be made anew then; 0: it was given none */
+    struct list news;       /* in hub->news */
+    struct list in_turn;    /* in hub->turn_nodes */
+    uint64_t seq_turn;      /* heard when the turn in flight looked */
     uint64_t seq_heard, seq_acked;
     struct slot *slots;
     size_t slots_count;
@@ -132,6 +134,7 @@ struct hub {
     struct store *store;
     uint64_t term;
     char *cluster;
+    unsigned char ticket_root[32]; /* of this process alone: see save_fetch.h */
     bool loaded, usable, fenced;
     char store_text[240];
     int64_t unusable_since_us, usable_since_us;

@@ -175,7 +175,8 @@ void job_break(struct job *job, Pb__Reason__Code code, const char *text)
 static bool never_started(const Pb__WorkerPlace *place)
 {
     return place->class_ == PB__REASON__CODE__LAUNCH_FAILED ||
-           place->class_ == PB__REASON__CODE__NODE_EXHAUSTED;
+           place->class_ == PB__REASON__CODE__NODE_EXHAUSTED ||
+           place->class_ == PB__REASON__CODE__SOURCE_LOST;
 }
 
 static const char *exit_text(const Pb__WorkerPlace *place, char *out, size_t cap)

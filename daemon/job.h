@@ -18,11 +18,12 @@ enum status job_apply(struct job *job, enum job_event event, Pb__Reason__Code co
 /* The current attempt is over for a reason that is not a worker's own exit (a lost node, a limit).
  */
 void job_break(struct job *job, Pb__Reason__Code code, const char *text);
-void job_review(struct job *job);      /* workers of the current attempt have news: what follows? */
-void job_run(struct job *job);         /* deadlines that have passed */
-void job_arm(struct job *job);         /* sets the timer to the next deadline */
-void job_started(struct job *job);     /* after PLACED: limits begin */
-void job_requeue_all(struct hub *hub); /* after an undone turn: look at every active job anew */
+void job_review(struct job *job);  /* workers of the current attempt have news: what follows? */
+void job_run(struct job *job);     /* deadlines that have passed */
+void job_arm(struct job *job);     /* sets the timer to the next deadline */
+void job_started(struct job *job); /* after PLACED: limits begin */
+void job_start_goes_on(struct job *job); /* the time to start in begins anew */
+void job_requeue_all(struct hub *hub);   /* after an undone turn: look at every active job anew */
 
 struct job *job_load_take(struct hub *hub, Pb__Job *row_take);
 void job_loaded(struct job *job); /* all rows are there: derive the rest */

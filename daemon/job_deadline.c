@@ -57,6 +57,13 @@ void job_started(struct job *job)
     job->limit_at_us = spec->time_limit_s ? now + (int64_t)spec->time_limit_s * 1000000 : 0;
 }
 
+void job_start_goes_on(struct job *job)
+{
+    if (job->start_by_us)
+        job->start_by_us =
+            loop_now_us(job->hub->loop) + (int64_t)job_view(job)->spec->phases->start_ms * 1000;
+}
+
 static bool passed(int64_t *deadline, int64_t now)
 {
     if (!*deadline || now < *deadline)

@@ -273,7 +273,7 @@ static bool has_run(const Pb__ActualWorker *said)
 
     return said->state == PB__ACTUAL_WORKER__STATE__EXITED &&
            class != PB__REASON__CODE__LAUNCH_FAILED && class != PB__REASON__CODE__NODE_EXHAUSTED &&
-           class != PB__REASON__CODE__CHECKPOINT_ERROR;
+           class != PB__REASON__CODE__CHECKPOINT_ERROR && class != PB__REASON__CODE__SOURCE_LOST;
 }
 
 static void worker_run(struct node *node, const Pb__ActualWorker *said)
@@ -295,6 +295,10 @@ static void worker_run(struct node *node, const Pb__ActualWorker *said)
     live->gate_phase = (int)said->gate_phase;
     live->gate_step = said->gate_step;
     live->step = said->step;
+    if (said->fetched > live->fetched) { /* as long as bytes come it is no start that hangs */
+        live->fetched = said->fetched;
+        job_start_goes_on(job);
+    }
     if (counts_as_ended(said->state) && !row->places[place]->ended)
         attempt_end_place(job, (size_t)place, said, exit_class(said), said->message);
     review_due(job);

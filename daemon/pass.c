@@ -7,6 +7,7 @@
 #include "daemon/pass_avoid.h"
 #include "daemon/save.h"
 #include "daemon/save_copy.h"
+#include "daemon/save_fetch.h"
 #include "proto/text/job_check.h"
 #include "proto/text/message.h"
 #include "scheduler/place.h"
@@ -94,22 +95,29 @@ static void snapshot_roles(struct pass *pass, const Pb__JobSpec *spec, const str
     out->roles_count = spec->n_roles;
 }
 
-/* A checkpoint on a node's own disk can only be loaded there, unless its agent serves it. */
-static const char *only_node(const struct pass *pass, const struct job *job)
+static bool has_all(const Pb__Checkpoint *row, const char *node)
 {
-    const struct save *save = save_resume(job);
-    const Pb__Checkpoint *row = save ? save_view(save) : NULL;
-    const struct node *node =
-        row && row->n_parts ? map_get_text(pass->hub->nodes, row->parts[0]->node) : NULL;
-    const Pb__NodeInventory *inventory = node ? node_view(node)->inventory : NULL;
+    for (size_t i = 0; i < row->n_parts; i++)
+        if (!save_copy_is_on(row, i, node))
+            return false;
+    return row->n_parts > 0;
+}
 
-    if (row && save_copy_all_served(pass->hub, row))
-        return NULL; /* agents fetch from each other */
-    for (size_t i = 0; inventory && i < inventory->n_vaults; i++)
-        if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, row->vault))
-            return inventory->vaults[i]->class_ == PB__VAULT__CLASS__NODE ? node_view(node)->name
-                                                                          : NULL;
-    return NULL;
+/* A checkpoint on nodes' own disks can only be loaded where it is, unless their agents serve it. */
+static const char *only_node(const struct pass *pass, const struct save *save)
+{
+    const Pb__Checkpoint *row = save ? save_view(save) : NULL;
+
+    if (!row || !row->n_copies || !row->n_parts ||
+        row->copies[0]->durability != PB__SHARD_COPY__DURABILITY__NODE ||
+        save_copy_all_served(pass->hub, row))
+        return NULL;
+    for (size_t i = 0; i < row->n_copies; i++) {
+        const struct node *node = map_get_text(pass->hub->nodes, row->copies[i]->node);
+        if (node && node->link && !row->copies[i]->lost && has_all(row, row->copies[i]->node))
+            return node_view(node)->name;
+    }
+    return row->parts[0]->node;
 }
 
 /* A job that asks for no checkpoints runs on nodes without a vault, too. */
@@ -155,7 +163,7 @@ static void snapshot_jobs(struct pass *pass)
         pass->jobs[pass->snapshot.jobs_count++] = job;
         out->id = job_view(job)->id;
         out->vault = vault_needed(hub, job_view(job)->spec, save_resume(job));
-        out->only_node = only_node(pass, job);
+        out->only_node = only_node(pass, save_resume(job));
         out->avoids_count = pass_avoid(job, pass->snapshot.now_us, pass->arena, &out->avoids);
         snapshot_roles(pass, job_view(job)->spec, save_resume(job), out);
     }
@@ -199,6 +207,17 @@ static void set_wait(struct job *job, Pb__Reason__Code code, const char *text)
     job->wait.has_code = true;
     job->wait.code = code;
     snprintf(job->wait_text, sizeof(job->wait_text), "%s", text);
+}
+
+static void wait_for(const struct pass *pass, struct job *job, const struct plan_entry *entry)
+{
+    bool never = entry->answer == PLAN_UNSATISFIABLE;
+    char text[200] = "";
+
+    if (pass->snapshot.jobs[entry->job].only_node)
+        save_fetch_explain(pass->hub, save_view(save_resume(job)), text, sizeof(text));
+    set_wait(job, never ? PB__REASON__CODE__UNSATISFIABLE : PB__REASON__CODE__NO_ROOM,
+             *text ? text : entry->text);
 }
 
 static void apply_start(struct pass *pass, struct job *job, const struct plan_entry *entry)
@@ -260,10 +279,7 @@ void pass_run(struct hub *hub)
         if (entry->answer == PLAN_START && entry->workers_count && recheck(&pass, entry))
             apply_start(&pass, job, entry);
         else
-            set_wait(job,
-                     entry->answer == PLAN_UNSATISFIABLE ? PB__REASON__CODE__UNSATISFIABLE
-                                                         : PB__REASON__CODE__NO_ROOM,
-                     entry->text);
+            wait_for(&pass, job, entry);
     }
     arena_destroy(pass.arena);
 }

@@ -23,6 +23,7 @@ bool restart_is_charged(Pb__Reason__Code code)
     case PB__REASON__CODE__DEVICE_FAULT:
     case PB__REASON__CODE__SHIM_LOST:
     case PB__REASON__CODE__NODE_EXHAUSTED:
+    case PB__REASON__CODE__SOURCE_LOST:
     case PB__REASON__CODE__ASKED:
         return false;
     default:

@@ -105,14 +105,6 @@ void save_event(const struct save *save, const char *kind, Pb__Checkpoint__State
              log_str("to", HUB_NAME(checkpoint__state, row->state)), log_str("text", text));
 }
 
-void save_nodes_dirty(const struct save *save)
-{
-    const Pb__Checkpoint *row = save_view(save);
-
-    for (size_t i = 0; i < row->n_parts; i++)
-        node_desired_dirty(save->job->hub, row->parts[i]->node);
-}
-
 static void count(struct hub *hub, Pb__Checkpoint__State to)
 {
     hub->health.saves_committed += to == S(COMMITTED);

@@ -52,28 +52,84 @@ static bool is_done_by(const struct save *save, const char *node)
     return false;
 }
 
+static bool is_dead(const Pb__Checkpoint *row)
+{
+    return row->state == SAVE_STATE(EXPIRED) || row->state == SAVE_STATE(TORN);
+}
+
+/* Has every node its own? Then each does it for what it has. */
+static bool is_each_nodes(const Pb__Checkpoint *row)
+{
+    return save_copy_is_apart(row) ||
+           (is_dead(row) && row->n_copies &&
+            row->copies[0]->durability == PB__SHARD_COPY__DURABILITY__NODE);
+}
+
+/* Who is asked, one after the other; some more than once. NULL: that was all. Whoever wrote a part
+ * seals and verifies it; whoever has one, or began an attempt from it and may have fetched some of
+ * it, deletes. */
+struct asked {
+    const struct save *save;
+    bool all; /* whatever state it is in */
+    size_t parts, copies, places;
+    const struct list *attempt;
+};
+
+static const char *asked_place(struct asked *asked)
+{
+    const struct list *attempts = &asked->save->job->attempts;
+
+    for (; asked->attempt != attempts; asked->attempt = asked->attempt->next, asked->places = 0) {
+        const Pb__Attempt *row =
+            attempt_view(LIST_ITEM((struct list *)(uintptr_t)asked->attempt, struct attempt, node));
+        if (attempt_resume(row) == asked->save->id && asked->places < row->n_places)
+            return row->places[asked->places++]->node;
+    }
+    return NULL;
+}
+
+static const char *asked_next(struct asked *asked)
+{
+    const Pb__Checkpoint *row = save_view(asked->save);
+
+    if (asked->parts < row->n_parts && (!asked->parts || asked->all || is_each_nodes(row)))
+        return row->parts[asked->parts++]->node;
+    if (!asked->all && (!is_dead(row) || !is_each_nodes(row)))
+        return NULL;
+    if (asked->copies < row->n_copies)
+        return row->copies[asked->copies++]->node;
+    if (!asked->attempt)
+        asked->attempt = asked->save->job->attempts.next;
+    return asked_place(asked);
+}
+
 static bool is_asked(const struct save *save, const char *node)
 {
-    const Pb__Checkpoint *row = save_view(save);
+    struct asked asked = {.save = save};
 
-    if (!row->n_parts)
-        return false;
-    if (!save_copy_is_apart(row))
-        return !strcmp(row->parts[0]->node, node);
-    for (size_t i = 0; i < row->n_parts; i++)
-        if (!strcmp(row->parts[i]->node, node))
+    for (const char *name; (name = asked_next(&asked));)
+        if (!strcmp(name, node))
             return true;
     return false;
 }
 
 static bool is_done(const struct save *save)
 {
-    const Pb__Checkpoint *row = save_view(save);
+    struct asked asked = {.save = save};
+    const char *last = "";
 
-    for (size_t i = 0; i < row->n_parts; i++)
-        if (is_asked(save, row->parts[i]->node) && !is_done_by(save, row->parts[i]->node))
+    for (const char *name; (name = asked_next(&asked)); last = name)
+        if (strcmp(name, last) != 0 && !is_done_by(save, name))
             return false;
     return true;
+}
+
+void save_nodes_dirty(const struct save *save)
+{
+    struct asked asked = {.save = save, .all = true};
+
+    for (const char *name; (name = asked_next(&asked));)
+        node_desired_dirty(save->job->hub, name);
 }
 
 /* A torn one goes once nobody writes into it any more: a worker whose directory went away in the
@@ -157,10 +213,7 @@ bool save_chore_answered(struct save *save, const char *node)
         save->answered = mem_resize(save->answered, save->answered_count + 1, sizeof(char *));
         save->answered[save->answered_count++] = mem_printf("%d:%s", (int)row->state, node);
     }
-    for (size_t i = 0; save_copy_is_apart(row) && i < row->n_parts; i++)
-        if (!is_done_by(save, row->parts[i]->node))
-            return false;
-    return true;
+    return is_done(save);
 }
 
 /* --- the desired set */

@@ -1,10 +1,11 @@
 /* save_copy.c - see save_copy.h. */
 #include "daemon/save_copy.h"
+#include "daemon/save_chore.h"
 #include "daemon/save_inner.h"
 
 #define COPIES_MAX 262144 /* of one checkpoint: four of each part of the largest */
 
-static bool is_of(const Pb__ShardCopy *copy, const Pb__CheckpointPart *part)
+bool save_copy_is_of(const Pb__ShardCopy *copy, const Pb__CheckpointPart *part)
 {
     return copy->rank == part->rank && copy->role && !strcmp(copy->role, part->role);
 }
@@ -74,9 +75,18 @@ static Pb__ShardCopy *find_copy(const Pb__Checkpoint *row, const Pb__ShardCopy *
 static bool has_part(const Pb__Checkpoint *row, const Pb__ShardCopy *copy)
 {
     for (size_t i = 0; i < row->n_parts; i++)
-        if (is_of(copy, row->parts[i]))
+        if (save_copy_is_of(copy, row->parts[i]))
             return true;
     return false;
+}
+
+/* Once a checkpoint and node, with what was seen on the way. */
+static void tell(const struct node *node, const struct save *save, const char *note)
+{
+    char text[200];
+
+    snprintf(text, sizeof(text), "is on node %.60s now: %.120s", node_view(node)->name, note);
+    save_event(save, "checkpoint.fetched", 0, text);
 }
 
 void save_copy_run(struct node *node, const Pb__ActualCopy *said)
@@ -86,6 +96,9 @@ void save_copy_run(struct node *node, const Pb__ActualCopy *said)
 
     if (!save || !copy || !copy->role || !has_part(save_view(save), copy))
         return;
+    if (said->note && *said->note)
+        tell(node, save, said->note);
+    node->desired_dirty = true; /* it need not be fetched any more */
     Pb__Checkpoint *row = save_edit(save);
     Pb__ShardCopy *known = find_copy(row, copy, node_view(node)->name);
     if (known) {
@@ -98,6 +111,10 @@ void save_copy_run(struct node *node, const Pb__ActualCopy *said)
     known = (Pb__ShardCopy *)message_copy(&copy->base);
     draft_text(&known->node, node_view(node)->name);
     copy_add_take(row, known);
+    if (row->state == SAVE_STATE(DELETED)) /* it came while the others went */
+        save_set_state(save, SAVE_STATE(EXPIRED), "another copy of it was found");
+    else
+        save_chore_update(save);
 }
 
 bool save_copy_is_apart(const Pb__Checkpoint *row)
@@ -120,7 +137,7 @@ bool save_copy_is_on(const Pb__Checkpoint *row, size_t part, const char *node)
 
     for (size_t i = 0; i < row->n_copies; i++) {
         const Pb__ShardCopy *copy = row->copies[i];
-        if (!is_of(copy, row->parts[part]))
+        if (!save_copy_is_of(copy, row->parts[part]))
             continue;
         known = true;
         if (!copy->lost && copy->durability != PB__SHARD_COPY__DURABILITY__MEMORY &&
@@ -130,17 +147,23 @@ bool save_copy_is_on(const Pb__Checkpoint *row, size_t part, const char *node)
     return !known; /* written before copies were kept: what it is is in the vault's class */
 }
 
+bool save_copy_serves(const struct node *node)
+{
+    const Pb__NodeInventory *inventory =
+        node && node->link && node->entry.row ? node_view(node)->inventory : NULL;
+
+    return inventory && inventory->peer_port && inventory->address && *inventory->address;
+}
+
 const struct node *save_copy_source(const struct hub *hub, const Pb__Checkpoint *row, size_t part)
 {
     for (size_t i = 0; i < row->n_copies; i++) {
         const Pb__ShardCopy *copy = row->copies[i];
         if (copy->lost || copy->durability == PB__SHARD_COPY__DURABILITY__MEMORY ||
-            !is_of(copy, row->parts[part]))
+            !save_copy_is_of(copy, row->parts[part]))
             continue;
         const struct node *node = map_get_text(hub->nodes, copy->node);
-        const Pb__NodeInventory *inventory =
-            node && node->link && node->entry.row ? node_view(node)->inventory : NULL;
-        if (inventory && inventory->peer_port && inventory->address && *inventory->address)
+        if (save_copy_serves(node))
             return node;
     }
     return NULL;
@@ -152,25 +175,4 @@ bool save_copy_all_served(const struct hub *hub, const Pb__Checkpoint *row)
         if (!save_copy_source(hub, row, i))
             return false;
     return row->n_parts > 0;
-}
-
-void save_copy_fill(const struct hub *hub, const Pb__Checkpoint *row, const char *node,
-                    Pb__ResumePoint *out, struct arena *arena)
-{
-    out->sources = arena_alloc(arena, sizeof(void *) * (row->n_parts + 1));
-    for (size_t i = 0; i < row->n_parts; i++) {
-        const struct node *from =
-            save_copy_is_on(row, i, node) ? NULL : save_copy_source(hub, row, i);
-        if (!from)
-            continue;
-        Pb__ShardSource *source = arena_alloc(arena, sizeof(*source));
-        pb__shard_source__init(source);
-        source->role = row->parts[i]->role;
-        source->has_rank = source->has_port = true;
-        source->rank = row->parts[i]->rank;
-        source->node = node_view(from)->name;
-        source->address = node_view(from)->inventory->address;
-        source->port = node_view(from)->inventory->peer_port;
-        out->sources[out->n_sources++] = source;
-    }
 }

@@ -7,7 +7,9 @@
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/reports.h"
+#include "daemon/save_fetch.h"
 #include "daemon/turn.h"
+#include "rpc/ticket.h"
 
 #define PROTOCOL 1
 /* Ten thousand agents may fail at once, and one traceback is shown: those of all nodes that have
@@ -324,6 +326,7 @@ void session_settle(struct node *node)
     Pb__AgentDown down = PB__AGENT_DOWN__INIT;
     Pb__Welcome welcome = PB__WELCOME__INIT;
     struct hub *hub = node->hub;
+    unsigned char key[TICKET_KEY_BYTES];
     bool first = node->hello && node->hello_in_turn;
 
     if (!node->link)
@@ -344,6 +347,11 @@ void session_settle(struct node *node)
                                ? mark->bulk_seq
                                : 0;
         welcome.cluster = hub->cluster;
+        save_fetch_key(hub, node_view(node)->name, key);
+        welcome.has_peer_key = true;
+        welcome.peer_key.data = key;
+        welcome.peer_key.len = sizeof(key);
+        save_fetch_served(hub);
         down.welcome = &welcome;
     }
     if (!first && node->seq_turn <= node->seq_acked)

@@ -2,6 +2,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes: MAGIC, job u64, attempt u32, expires i64, then texts (u16 length, bytes): audience,
@@ -27,6 +28,14 @@ static bool mac_of(const unsigned char *key, const void *bytes, size_t len, unsi
 
     return HMAC(EVP_sha256(), key, TICKET_KEY_BYTES, bytes, len, mac, &mac_len) &&
            mac_len == MAC_BYTES;
+}
+
+void ticket_key(const unsigned char *root, const char *node, unsigned char *out)
+{
+    SCOPED_TEXT char *label = mem_printf("rondo ticket key 1:%s", node);
+
+    if (!mac_of(root, label, strlen(label), out))
+        abort(); /* out of memory: see base/mem.h */
 }
 
 /* "a/b": relative, no empty part, no "." or "..". */

@@ -29,6 +29,9 @@ struct ticket {
     size_t entries_count;
 };
 
+/* A node's key, from the secret of who signs for all nodes (TICKET_KEY_BYTES each). */
+void ticket_key(const unsigned char *root, const char *node, unsigned char *out);
+
 /* Who looks at a ticket: the serving node's key and name, the name in the certificate at the other
  * end, and the time. */
 struct ticket_gate {

@@ -111,6 +111,8 @@ static void node_control(struct agent_link *link, const Pb__AgentDown *message)
         node->acked = message->ack_seq;
     if (message->refused)
         snprintf(node->refused, sizeof(node->refused), "%s", message->refused);
+    if (message->welcome && message->welcome->peer_key.len == sizeof(node->peer_key))
+        memcpy(node->peer_key, message->welcome->peer_key.data, sizeof(node->peer_key));
     if (!message->desired)
         return;
     message_free(node->desired);
@@ -370,6 +372,25 @@ void rig_say_verified(struct rig_node *node, uint32_t first, uint32_t ranks, con
     verified.parts = places;
     report.n_verified = 1;
     report.verified = list;
+    node_report(node, &report);
+}
+
+void rig_say_copy(struct rig_node *node, int64_t checkpoint, uint32_t rank)
+{
+    Pb__ActualReport report = PB__ACTUAL_REPORT__INIT;
+    Pb__ActualCopy said = PB__ACTUAL_COPY__INIT, *list[] = {&said};
+    Pb__ShardCopy copy = PB__SHARD_COPY__INIT;
+
+    copy.role = (char *)"main";
+    copy.has_rank = copy.has_durability = true;
+    copy.rank = rank;
+    copy.durability = PB__SHARD_COPY__DURABILITY__NODE;
+    said.has_checkpoint = true;
+    said.checkpoint = checkpoint;
+    said.copy = &copy;
+    said.note = (char *)"from somewhere";
+    report.n_copies = 1;
+    report.copies = list;
     node_report(node, &report);
 }
 

@@ -31,6 +31,7 @@ struct rig_node {
     Pb__Desired *desired; /* last one; NULL: none yet */
     Pb__Launch *launch;   /* last one that came */
     char refused[200];
+    unsigned char peer_key[32]; /* of its last welcome */
 };
 struct rig_answer { /* of a call */
     bool done;
@@ -71,6 +72,8 @@ void rig_say_sealed(struct rig_node *node); /* answers the first seal that is de
  */
 void rig_say_verified(struct rig_node *node, uint32_t first, uint32_t ranks, const char *error);
 void rig_say_deleted(struct rig_node *node); /* the first deletion */
+/* It has the part of `rank` now, from another node. */
+void rig_say_copy(struct rig_node *node, int64_t checkpoint, uint32_t rank);
 
 /* A job of one role "main" with `workers` CPU workers; options may be changed through fn before it
  * is sent. Answers its id. */

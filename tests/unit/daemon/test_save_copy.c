@@ -65,40 +65,12 @@ static void bytes_of_a_node_that_does_not_serve_them_bind_the_job(void **state)
     assert_int_equal(rig_state(rig, job), PB__JOB__STATE__QUEUED);
 }
 
-/* The same, but agents serve each other: it goes on elsewhere and is told where the parts are. */
-static void bytes_that_are_served_are_fetched_by_another_node(void **state)
-{
-    struct rig *rig = *state;
-    int64_t job;
-    rig->node_vaults = true;
-    rig->peer_port = 7500;
-    struct rig_node *a = rig_node_join(rig, "n1", 1), *b = rig_node_join(rig, "n2", 1);
-    struct rig_node *node = committed(rig, a, b, &job), *other = node == a ? b : a;
-    Pb__SetNodeRequest cordon = PB__SET_NODE_REQUEST__INIT;
-    struct rig_answer answer;
-    cordon.request_id = (char *)"cordon-0001";
-    cordon.node = node->name;
-    cordon.has_admin = true;
-    cordon.admin = PB__NODE__ADMIN__CORDONED;
-    rig_call(rig, &cordon.base, &answer);
-    protobuf_c_message_free_unpacked(answer.reply, NULL);
-    rig_say(node, job, 0, 1, PB__ACTUAL_WORKER__STATE__EXITED, 1);
-    rig_live(rig, 3000);
-    assert_int_equal(rig_state(rig, job), PB__JOB__STATE__STARTING);
-    assert_non_null(other->launch->resume);
-    assert_int_equal(other->launch->resume->n_sources, 1);
-    assert_string_equal(other->launch->resume->sources[0]->node, node->name);
-    assert_int_equal(other->launch->resume->sources[0]->port, 7500);
-    assert_int_equal(other->launch->resume->format, PB__CHECKPOINT__FORMAT__SHARDED);
-}
-
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
         T(a_part_of_a_shared_vault_outlives_its_node),
         T(bytes_of_a_node_that_does_not_serve_them_bind_the_job),
-        T(bytes_that_are_served_are_fetched_by_another_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,174 @@
+"""A job whose checkpoints are in the vault of one node goes on on another: agents fetch the parts
+from each other. Two agents, each with a vault of its own."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+import rondo_cluster
+from rondo_cluster import BIN, LIMIT_S, PYTHON, spec, until
+
+GOOD = ("COMMITTED", "VERIFIED")
+
+PROGRAM = '''
+import os, sys, time, numpy, rondo
+job = rondo.join()
+FLAGS, ROWS = os.environ["FLAGS"], int(os.environ["ROWS"])
+
+def weights(step):
+    return numpy.random.RandomState(step).randn(ROWS, 1000)
+
+state = {"w": numpy.zeros((ROWS, 1000)), "rank": rondo.PerRank(job.rank), "step": 0}
+loaded = rondo.load(state)
+print(f"attempt {job.attempt} loaded {loaded}", flush=True)
+if loaded:
+    assert state["w"].tobytes() == weights(loaded.step).tobytes(), "other bits"
+    assert state["step"] == loaded.step and state["rank"].value == job.rank
+    print("went on from", loaded.step, flush=True)
+last = loaded.step if loaded else 0
+for step in range(last + 1, int(os.environ["STEPS"]) + 1):
+    if step % 10 == 0:
+        state["w"][:] = weights(step)
+        state["step"] = step
+        rondo.save(step, state, samples=step * 8, sync=True)
+        print(f"saved {step}", flush=True)
+    job.report(step, samples=step * 8)
+if not loaded:
+    while not os.path.exists(os.path.join(FLAGS, f"end-{job.id}")):
+        time.sleep(0.02)
+    sys.exit(3)
+'''
+
+
+class Agents:
+    """Started by hand: each has its own vault, and can be stopped for a while."""
+
+    def __init__(self, cluster, names):
+        self.cluster, self.running = cluster, {}
+        self.log = cluster.home / "agents.log"
+        self.certs = {name: cluster.issue("--kind", "agent", "--name", name, out=f"cert-{name}")
+                      for name in names}
+
+    def vault(self, name):
+        return self.cluster.home / f"vault-{name}"
+
+    def start(self, name, *flags):
+        own, home = self.certs[name], self.cluster.home
+        with open(self.log, "ab") as log:
+            self.running[name] = subprocess.Popen(
+                [BIN / "rondo-agent", f"--node={name}", f"--daemon={self.cluster.listen}",
+                 f"--state-dir={home}/state-{name}", f"--cert={own}/agent.pem",
+                 f"--key={own}/agent.key", f"--ca={own}/ca.pem", "--address=127.0.0.1",
+                 f"--vault=default={self.vault(name)}:node", "--cpu-slots=1",
+                 f"--slot-dir={home}/slots-{name}", f"--python-path={self.cluster.python_path}",
+                 *flags],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=home)
+
+    def kill(self, name):
+        process = self.running.pop(name)
+        process.kill()
+        process.wait(LIMIT_S)
+
+    def freeze(self, name):
+        self.running[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name):
+        self.running[name].send_signal(signal.SIGCONT)
+
+    def ready(self, count):
+        until(lambda: self.cluster.json("status").get("nodes_healthy") == count,
+              lambda: self.log.read_text()[-3000:] + self.cluster.log())
+
+    def stop(self):
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.running.values():
+            assert process.wait(LIMIT_S) == 0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with rondo_cluster.running(agents=0) as it:
+        (it.home / "flags").mkdir()
+        (it.home / "flags").chmod(0o777)
+        (it.home / "program.py").write_text(PROGRAM)
+        (it.home / "program.py").chmod(0o644)
+        it.agents_by_hand = Agents(it, ("a", "b"))
+        try:
+            for name in ("a", "b"):
+                it.agents_by_hand.start(name)
+            it.agents_by_hand.ready(2)
+            yield it
+        finally:
+            for job in it.json("jobs", "--active").get("jobs", []):
+                it.ctl("cancel", "--now", "--wait", job["id"], check=False)
+            it.agents_by_hand.stop()
+
+
+def submit(cluster, name, steps=20, rows=300):
+    return cluster.submit(spec(
+        name, [PYTHON, cluster.home / "program.py"], restart={"budget": 3, "backoff_ms": 20},
+        env={"FLAGS": str(cluster.home / "flags"), "STEPS": str(steps), "ROWS": str(rows)},
+        checkpoint={"keep": 3}))
+
+
+def saved(cluster, job, step):
+    return cluster.while_it_lives(job, lambda: cluster.sql(
+        "select id, path from checkpoint where job = %s and step = %s and state = any(%s)",
+        job, step, list(GOOD)))[0]
+
+
+def node_of(cluster, job, attempt):
+    return cluster.show(job)["attempts"][attempt - 1]["places"][0]["node"]
+
+
+def leave(cluster, job):
+    """The first attempt ends with a failure; its node takes no more work."""
+    here = node_of(cluster, job, 1)
+    cluster.ctl("cordon", here)
+    flag = cluster.home / "flags" / f"end-{job}"
+    flag.touch()
+    flag.chmod(0o644)
+    return here, "b" if here == "a" else "a"
+
+
+@contextlib.contextmanager
+def open_again(cluster):
+    try:
+        yield
+    finally:
+        for name in ("a", "b"):
+            cluster.ctl("uncordon", name, check=False)
+
+
+def events(cluster, job):
+    return [(row[0], row[1]) for row in cluster.sql(
+        "select kind, text from event where job = %s order by seq", job)]
+
+
+def files_of(vault, path):
+    root = pathlib.Path(vault) / path
+    return {str(file.relative_to(root)): file.read_bytes()
+            for file in root.rglob("*") if file.is_file()}
+
+
+def test_goes_on_on_another_node_bit_for_bit(cluster):
+    with open_again(cluster):
+        job = submit(cluster, "moves")
+        checkpoint, path = saved(cluster, job, 20)
+        here, there = leave(cluster, job)
+        cluster.wait(job, "SUCCEEDED")
+        agents = cluster.agents_by_hand
+        assert node_of(cluster, job, 2) == there
+        assert b"went on from 20" in cluster.output(job, "--attempt", 2)
+        assert files_of(agents.vault(there), path) == files_of(agents.vault(here), path)
+        copies = cluster.sql("select node, durability from shard_copy where checkpoint = %s "
+                             "order by node", checkpoint)
+        assert copies == [("a", "NODE"), ("b", "NODE")]
+        told = [text for kind, text in events(cluster, job) if kind == "checkpoint.fetched"]
+        assert len(told) == 1 and f"is on node {there} now: from node {here}" in told[0], told
