@@ -171,8 +171,9 @@ void serve_fsck_repaired(struct serve_fsck *fsck, enum status st, const char *te
         st == STATUS_OK ? PB__DIFFERENCE__OUTCOME__REPAIRED : PB__DIFFERENCE__OUTCOME__LEFT;
     fsck->summary.repaired += st == STATUS_OK;
     if (st != STATUS_OK) {
+        char *note = mem_strdup(text); /* it may be the note itself */
         mem_free(difference->note);
-        difference->note = mem_strdup(text);
+        difference->note = note;
     }
     next(fsck);
 }
