@@ -58,6 +58,7 @@ struct rig {
     size_t reports, batches;
     uint64_t dropped;
     Pb__LogChunk *chunk;
+    Pb__VaultChunk *vault;
     const void *code;
     size_t code_len, fetches;
     const struct uplink_fetch_events *fetch;
@@ -133,6 +134,11 @@ static inline void rig_take_bulk(struct rig *rig, const Pb__BulkUp *up)
         if (rig->chunk)
             pb__log_chunk__free_unpacked(rig->chunk, NULL);
         rig->chunk = (Pb__LogChunk *)message_copy(&up->log->base);
+    }
+    if (up->vault) {
+        if (rig->vault)
+            pb__vault_chunk__free_unpacked(rig->vault, NULL);
+        rig->vault = (Pb__VaultChunk *)message_copy(&up->vault->base);
     }
     if (!up->has_seq || up->seq <= rig->bulk_seq)
         return; /* stored already */
@@ -497,6 +503,8 @@ static inline void rig_destroy(struct rig *rig)
         pb__actual_verified__free_unpacked(rig->verified, NULL);
     if (rig->gang)
         pb__actual_gang__free_unpacked(rig->gang, NULL);
+    if (rig->vault)
+        pb__vault_chunk__free_unpacked(rig->vault, NULL);
     if (rig->chunk)
         pb__log_chunk__free_unpacked(rig->chunk, NULL);
     text_fini(&rig->points);
