@@ -10,8 +10,8 @@
 #include "daemon/reports.h"
 #include "daemon/save.h"
 #include "daemon/save_chore.h"
-#include "daemon/save_fetch.h"
 #include "daemon/save_keep.h"
+#include "daemon/save_source.h"
 #include "daemon/turn.h"
 #include "daemon/watch.h"
 
@@ -39,7 +39,7 @@ static void tick(void *arg)
         hub->health.audits++;
     }
     save_keep_tick(hub);
-    save_fetch_tick(hub);
+    save_source_tick(hub);
     turn_pass(hub);
     loop_timer_set(hub->tick, TICK_US);
 }

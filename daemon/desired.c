@@ -7,7 +7,7 @@
 #include "daemon/restart.h"
 #include "daemon/save.h"
 #include "daemon/save_chore.h"
-#include "daemon/save_fetch.h"
+#include "daemon/save_source.h"
 
 #define ARENA_MAX ((size_t)256 << 20)
 
@@ -120,7 +120,7 @@ static Pb__ResumePoint *fill_resume(const struct fill *fill, const struct save *
     resume->has_format = row->has_format;
     resume->format = row->format;
     resume->has_fetch = true;
-    resume->fetch = save_fetch_is_needed(row, fill->place->node);
+    resume->fetch = save_source_is_needed(row, fill->place->node);
     return resume;
 }
 
@@ -256,7 +256,7 @@ static void desired_send(struct node *node)
     for (struct job *job; (job = map_next(node->residents, &at));)
         fill_job(node, job, &desired, arena);
     save_chore_fill(node, &desired, arena);
-    save_fetch_fill(node, &desired, arena);
+    save_source_fill(node, &desired, arena);
     desired.has_revision = desired.has_heard_seq = true;
     desired.heard_seq = node->seq_turn;
     desired.revision = ++node->revision;

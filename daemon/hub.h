@@ -134,7 +134,7 @@ struct hub {
     struct store *store;
     uint64_t term;
     char *cluster;
-    unsigned char ticket_root[32]; /* of this process alone: see save_fetch.h */
+    unsigned char ticket_root[32]; /* of this process alone: see save_source.h */
     bool loaded, usable, fenced;
     char store_text[240];
     int64_t unusable_since_us, usable_since_us;

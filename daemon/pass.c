@@ -7,7 +7,7 @@
 #include "daemon/pass_avoid.h"
 #include "daemon/save.h"
 #include "daemon/save_copy.h"
-#include "daemon/save_fetch.h"
+#include "daemon/save_source.h"
 #include "proto/text/job_check.h"
 #include "proto/text/message.h"
 #include "scheduler/place.h"
@@ -215,7 +215,7 @@ static void wait_for(const struct pass *pass, struct job *job, const struct plan
     char text[200] = "";
 
     if (pass->snapshot.jobs[entry->job].only_node)
-        save_fetch_explain(pass->hub, save_view(save_resume(job)), text, sizeof(text));
+        save_source_explain(pass->hub, save_view(save_resume(job)), text, sizeof(text));
     set_wait(job, never ? PB__REASON__CODE__UNSATISFIABLE : PB__REASON__CODE__NO_ROOM,
              *text ? text : entry->text);
 }

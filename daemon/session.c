@@ -7,7 +7,7 @@
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/reports.h"
-#include "daemon/save_fetch.h"
+#include "daemon/save_source.h"
 #include "daemon/turn.h"
 #include "rpc/ticket.h"
 
@@ -347,11 +347,11 @@ void session_settle(struct node *node)
                                ? mark->bulk_seq
                                : 0;
         welcome.cluster = hub->cluster;
-        save_fetch_key(hub, node_view(node)->name, key);
+        save_source_key(hub, node_view(node)->name, key);
         welcome.has_peer_key = true;
         welcome.peer_key.data = key;
         welcome.peer_key.len = sizeof(key);
-        save_fetch_served(hub);
+        save_source_served(hub);
         down.welcome = &welcome;
     }
     if (!first && node->seq_turn <= node->seq_acked)

@@ -2,11 +2,11 @@
 from each other. Two agents, each with a vault of its own."""
 
 import contextlib
-import json
 import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -93,7 +93,7 @@ class Agents:
 
 @pytest.fixture(scope="module")
 def cluster():
-    with rondo_cluster.running(agents=0) as it:
+    with rondo_cluster.running(agents=0, flags=["--lease-ms=9000"]) as it:
         (it.home / "flags").mkdir()
         (it.home / "flags").chmod(0o777)
         (it.home / "program.py").write_text(PROGRAM)
@@ -114,7 +114,7 @@ def submit(cluster, name, steps=20, rows=300):
     return cluster.submit(spec(
         name, [PYTHON, cluster.home / "program.py"], restart={"budget": 3, "backoff_ms": 20},
         env={"FLAGS": str(cluster.home / "flags"), "STEPS": str(steps), "ROWS": str(rows)},
-        checkpoint={"keep": 3}))
+        checkpoint={"keep": 3, "verify": False}))
 
 
 def saved(cluster, job, step):
@@ -139,11 +139,18 @@ def leave(cluster, job):
 
 @contextlib.contextmanager
 def open_again(cluster):
+    """Whatever the test did to them, both agents are there and take work afterwards."""
+    agents = cluster.agents_by_hand
     try:
-        yield
+        yield agents
     finally:
         for name in ("a", "b"):
+            if name in agents.running:
+                agents.thaw(name)
+            else:
+                agents.start(name)
             cluster.ctl("uncordon", name, check=False)
+        agents.ready(2)
 
 
 def events(cluster, job):
@@ -158,12 +165,11 @@ def files_of(vault, path):
 
 
 def test_goes_on_on_another_node_bit_for_bit(cluster):
-    with open_again(cluster):
+    with open_again(cluster) as agents:
         job = submit(cluster, "moves")
         checkpoint, path = saved(cluster, job, 20)
         here, there = leave(cluster, job)
         cluster.wait(job, "SUCCEEDED")
-        agents = cluster.agents_by_hand
         assert node_of(cluster, job, 2) == there
         assert b"went on from 20" in cluster.output(job, "--attempt", 2)
         assert files_of(agents.vault(there), path) == files_of(agents.vault(here), path)
@@ -172,3 +178,102 @@ def test_goes_on_on_another_node_bit_for_bit(cluster):
         assert copies == [("a", "NODE"), ("b", "NODE")]
         told = [text for kind, text in events(cluster, job) if kind == "checkpoint.fetched"]
         assert len(told) == 1 and f"is on node {there} now: from node {here}" in told[0], told
+
+
+def shard_of(vault, path):
+    found = sorted((pathlib.Path(vault) / path).rglob("*.safetensors"))
+    assert found
+    return found[0]
+
+
+def test_a_source_with_other_bytes_is_named_and_the_older_one_is_taken(cluster):
+    with open_again(cluster) as agents:
+        job = submit(cluster, "corrupt")
+        saved(cluster, job, 10)
+        _, path = saved(cluster, job, 20)
+        here = node_of(cluster, job, 1)
+        shard = shard_of(agents.vault(here), path)
+        with open(shard, "r+b") as file:
+            file.seek(5000)
+            byte = file.read(1)[0]
+            file.seek(5000)
+            file.write(bytes([byte ^ 1]))
+        _, there = leave(cluster, job)
+        cluster.wait(job, "SUCCEEDED")
+        assert b"went on from 10" in cluster.output(job)
+        reason = cluster.sql("select reason from checkpoint where job = %s and state = 'DAMAGED'",
+                             job)
+        assert len(reason) == 1, cluster.tell(job)
+        assert f"node {here}" in reason[0][0] and shard.name in reason[0][0], reason
+        assert not (agents.vault(there) / path / "manifest.json").exists()
+
+
+def test_a_node_that_is_gone_is_waited_for_by_name(cluster):
+    with open_again(cluster) as agents:
+        job = submit(cluster, "gone")
+        checkpoint, _ = saved(cluster, job, 20)
+        here = node_of(cluster, job, 1)
+        cluster.ctl("cordon", here)
+        agents.kill(here)
+        until(lambda: (reason := cluster.show(job)["job"].get("reason", {}).get("text", ""))
+              and f"node {here} (LOST)" in reason and f"of checkpoint {checkpoint} (step 20)" in
+              reason, lambda: cluster.tell(job))
+        assert cluster.state(job) == "QUEUED"
+        agents.start(here)
+        cluster.wait(job, "SUCCEEDED")
+        last = len(cluster.show(job)["attempts"])
+        assert node_of(cluster, job, last) != here
+        assert b"went on from 20" in cluster.output(job)
+
+
+def partial(vault, path):
+    """Bytes of a file that is on its way."""
+    with contextlib.suppress(OSError):
+        return sum(file.stat().st_size for file in (pathlib.Path(vault) / path).rglob(".get-*"))
+    return 0
+
+
+def cut(cluster, agents, name):
+    """A large checkpoint is being fetched, and the source holds still in the middle of it."""
+    job = submit(cluster, name, steps=10, rows=40000)
+    _, path = saved(cluster, job, 10)
+    here = node_of(cluster, job, 1)
+    there = "b" if here == "a" else "a"
+    leave(cluster, job)
+    until(lambda: partial(agents.vault(there), path) > 1 << 22, lambda: cluster.tell(job), pause=0.001)
+    agents.freeze(here)
+    time.sleep(0.3)  # what was on the wire has come
+    return job, path, here, there
+
+
+def test_a_receiver_that_is_killed_goes_on_where_it_was(cluster):
+    with open_again(cluster) as agents:
+        job, path, here, there = cut(cluster, agents, "receiver")
+        agents.kill(there)
+        have = partial(agents.vault(there), path)
+        assert 0 < have < 40000 * 8000
+        assert not (agents.vault(there) / path / "manifest.json").exists()
+        agents.thaw(here)
+        before = len(agents.log.read_text())
+        agents.start(there)
+        cluster.wait(job, "SUCCEEDED")
+        assert b"went on from 10" in cluster.output(job)
+        done = [line for line in agents.log.read_text()[before:].splitlines()
+                if "fetch.done" in line]
+        assert len(done) == 1, done
+        got = int(done[0].split("bytes=")[1].split()[0])
+        assert got + have <= 40000 * 8000 + (8 << 20), (got, have)
+
+
+def test_a_source_that_is_killed_is_asked_again(cluster):
+    with open_again(cluster) as agents:
+        job, path, here, there = cut(cluster, agents, "source")
+        agents.kill(here)
+        agents.start(here)  # at another port
+        cluster.wait(job, "SUCCEEDED")
+        assert b"went on from 10" in cluster.output(job)
+        assert files_of(agents.vault(there), path) == files_of(agents.vault(here), path)
+        copies = cluster.sql(
+            "select shard_copy.node from shard_copy join checkpoint on checkpoint.id = shard_copy.checkpoint "
+            "where job = %s order by 1", job)
+        assert copies == [("a",), ("b",)]

@@ -1,4 +1,4 @@
-/* test_save_fetch.c - a checkpoint on one node's disk, a job that goes on on another one: who is
+/* test_save_source.c - a checkpoint on one node's disk, a job that goes on on another one: who is
  * told to fetch what, with what ticket; what becomes of the copies. */
 #include "rpc/ticket.h"
 #include "tests/support/rig.h"

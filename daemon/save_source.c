@@ -1,5 +1,5 @@
-/* save_fetch.c - see save_fetch.h. */
-#include "daemon/save_fetch.h"
+/* save_source.c - see save_source.h. */
+#include "daemon/save_source.h"
 #include "base/log.h"
 #include "daemon/attempt.h"
 #include "daemon/job.h"
@@ -14,12 +14,12 @@ _Static_assert(sizeof(((struct hub *)0)->ticket_root) == TICKET_KEY_BYTES, "one 
 #define SOURCES_MAX 4096
 #define PARTS_MAX   (TICKET_ENTRIES_MAX - 1) /* of one ticket; the manifest is an entry, too */
 
-void save_fetch_key(const struct hub *hub, const char *node, unsigned char *out)
+void save_source_key(const struct hub *hub, const char *node, unsigned char *out)
 {
     ticket_key(hub->ticket_root, node, out);
 }
 
-bool save_fetch_is_needed(const Pb__Checkpoint *row, const char *node)
+bool save_source_is_needed(const Pb__Checkpoint *row, const char *node)
 {
     for (size_t i = 0; i < row->n_parts; i++)
         if (!save_copy_is_on(row, i, node))
@@ -106,7 +106,7 @@ static void sign(const struct gather *gather, const struct job *job, Pb__FetchSo
     struct error err = {STATUS_OK, ""};
 
     text_init(&bytes, 0);
-    save_fetch_key(hub, source->node, key);
+    save_source_key(hub, source->node, key);
     if (ticket_sign(&ticket, key, &bytes, &err) == STATUS_OK) {
         source->has_ticket = true;
         source->ticket.len = bytes.len;
@@ -161,7 +161,7 @@ static void fill_one(struct node *node, const struct job *job, const Pb__Checkpo
     out->fetches[out->n_fetches++] = fetch;
 }
 
-void save_fetch_fill(struct node *node, Pb__Desired *out, struct arena *arena)
+void save_source_fill(struct node *node, Pb__Desired *out, struct arena *arena)
 {
     size_t at = 0;
 
@@ -169,7 +169,7 @@ void save_fetch_fill(struct node *node, Pb__Desired *out, struct arena *arena)
     out->fetches = arena_alloc(arena, sizeof(void *) * (map_count(node->residents) + 1));
     for (struct job *job; (job = map_next(node->residents, &at));) {
         const Pb__Checkpoint *row = wanted_by(node, job);
-        if (row && row->manifest_digest && save_fetch_is_needed(row, node_view(node)->name))
+        if (row && row->manifest_digest && save_source_is_needed(row, node_view(node)->name))
             fill_one(node, job, row, out, arena);
     }
     if (out->n_fetches)
@@ -185,18 +185,18 @@ static void renew(struct hub *hub, int64_t until_us)
             node->desired_dirty = true;
 }
 
-void save_fetch_served(struct hub *hub)
+void save_source_served(struct hub *hub)
 {
     renew(hub, INT64_MAX);
 }
 
-void save_fetch_tick(struct hub *hub)
+void save_source_tick(struct hub *hub)
 {
     renew(hub, loop_now_us(hub->loop));
 }
 
 /* --- for people */
-void save_fetch_explain(const struct hub *hub, const Pb__Checkpoint *row, char *out, size_t cap)
+void save_source_explain(const struct hub *hub, const Pb__Checkpoint *row, char *out, size_t cap)
 {
     for (size_t i = 0; i < row->n_parts; i++) {
         if (save_copy_source(hub, row, i))
