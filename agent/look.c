@@ -139,6 +139,8 @@ static void look_listed(void *arg, enum status st, const struct error *err, stru
     chunk.n_found = job->looked_count;
     chunk.end = job->over;
     chunk.bytes = vault_look_bytes(looks->look);
+    chunk.has_others = true;
+    chunk.others = vault_look_has_others(looks->look);
     send_chunk(looks, &chunk);
     if (job->over)
         end(looks);

@@ -365,6 +365,15 @@ static bool is_wanted(const struct vault_look *look, const char *path)
     return look->job == 0 || strncmp(path, job, strlen(job)) == 0;
 }
 
+bool vault_look_has_others(const struct vault_look *look)
+{
+    for (size_t i = 0; i < look->list->count; i++)
+        if (strncmp(look->list->entries[i].path, "job-", 4) == 0 &&
+            !is_wanted(look, look->list->entries[i].path))
+            return true;
+    return false;
+}
+
 enum status vault_look_step(struct vault_look *look, uint64_t bytes_max, Pb__VaultFound **out,
                             bool *over, struct error *err)
 {

@@ -32,6 +32,8 @@ SCOPED_DESTRUCTOR(struct vault_look *, vault_look_destroy)
 enum status vault_look_step(struct vault_look *look, uint64_t bytes_max, Pb__VaultFound **out,
                             bool *over, struct error *err) MUST_CHECK;
 uint64_t vault_look_bytes(const struct vault_look *look); /* read so far */
+/* Are there directories of other jobs than was asked for? */
+bool vault_look_has_others(const struct vault_look *look);
 
 /* Moves a directory to lost+found in the same vault, under a name made of its path: nothing of it
  * is lost, and nobody takes it for a checkpoint of a job. Missing: STATUS_NOT_FOUND. */

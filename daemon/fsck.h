@@ -30,6 +30,7 @@ struct fsck_listing { /* one vault of one node */
     const char *node, *vault;
     bool shared;       /* all nodes that have it have this very one */
     bool slots;        /* its slots in memory; vault "" */
+    bool others;       /* it has directories of jobs that were not asked for */
     const char *error; /* it could not be looked at: why; NULL: it was */
     const Pb__VaultFound *const *found;
     size_t count;

@@ -69,6 +69,8 @@ static bool has_ours(const struct fsck_listing *listing)
     int64_t job, step;
     uint32_t attempt, incarnation;
 
+    if (listing->others)
+        return true;
     for (size_t i = 0; i < listing->count; i++)
         if (fsck_path_parse(listing->found[i]->path, &job, &step, &attempt, &incarnation))
             return true;

@@ -15,6 +15,7 @@ struct serve_fsck_target { /* a vault of a node, or its slots */
     char *error;      /* why it could not be looked at */
     Pb__VaultFound **found;
     size_t count, cap;
+    bool others; /* there is more in it than was asked for */
 };
 enum serve_fsck_asking {
     SERVE_FSCK_IDLE,

@@ -257,6 +257,7 @@ static void listed(struct serve_fsck *fsck, const Pb__VaultChunk *chunk)
         if (is_well_formed(chunk->found[i]))
             take(fsck, target, chunk->found[i]);
     fsck->read_now = chunk->bytes;
+    target->others = chunk->others;
     if (target->count > FOUND_MAX || fsck->found_bytes > FOUND_BYTES_MAX) {
         serve_fsck_fail(fsck, STATUS_EXHAUSTED,
                         "too many directories for one run: narrow it by job");

@@ -317,6 +317,7 @@ void serve_fsck_view_compare(struct serve_fsck *fsck, fsck_fn fn)
             .shared = target->shared,
             .slots = !*target->vault,
             .error = target->error,
+            .others = target->others,
             .found = (const Pb__VaultFound *const *)target->found,
             .count = target->error ? 0 : target->count,
         };

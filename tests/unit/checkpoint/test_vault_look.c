@@ -139,6 +139,7 @@ static void one_job_or_all(void **state)
         STATUS_OK);
     Pb__VaultFound *none = next(look, &pieces);
     assert_null(none);
+    assert_true(vault_look_has_others(look));
     vault_look_destroy(TAKE(look));
     assert_int_equal(
         vault_look_begin(&(struct vault_look_options){.vault = "/nowhere/at/all"}, &look, NULL),

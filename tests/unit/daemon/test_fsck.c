@@ -348,6 +348,9 @@ static void an_empty_vault_damages_nothing(void **state)
     shared_world(&w);
     w.listings[0].count = 0;
     expect(&w, 1, K(VAULT_EMPTY), R(NOTHING));
+    w.listings[0].others = true; /* of jobs that were not asked for */
+    expect(&w, 1, K(MISSING), R(MARK_DAMAGED));
+    w.listings[0].others = false;
     w.input.gone_vaults = gone;
     w.input.gone_count = 1;
     expect(&w, 1, K(MISSING), R(MARK_DAMAGED));
