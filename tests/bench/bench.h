@@ -47,4 +47,5 @@ enum status bench_checkpoint_replicated(struct bench *bench, struct error *err) 
 enum status bench_checkpoint_verify(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_checkpoint_export(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_checkpoint_naive(struct bench *bench, struct error *err) MUST_CHECK;
+enum status bench_checkpoint_peer(struct bench *bench, struct error *err) MUST_CHECK;
 enum status bench_checkpoint_slowdown(struct bench *bench, struct error *err) MUST_CHECK;

@@ -75,6 +75,9 @@ static const struct figure_row rows[] = {
     {"checkpoint.reshard.ratio_to_naive", "ratio", 5, true,
      "torch: load 8 shards, concatenate, split, save 6, fsync / the same by reshard"},
     {"checkpoint.reshard.peak_to_naive", "ratio", 0.25, false, "the same: extra peak memory"},
+    {"checkpoint.peer.ratio_to_openssl", "ratio", 0.7, true,
+     "1 GiB over loopback TLS: s_server to s_client, thrown away / agent to agent, checked, "
+     "synced"},
     {"checkpoint.slowdown.pct", "%", 5, false,
      "work that 2 busy processes lose while 2 GiB are persisted, beyond the CPU that it takes"},
 };

@@ -36,6 +36,7 @@ static const struct {
     {"checkpoint.verify", bench_checkpoint_verify},
     {"checkpoint.export", bench_checkpoint_export},
     {"checkpoint.naive", bench_checkpoint_naive},
+    {"checkpoint.peer", bench_checkpoint_peer},
     {"checkpoint.slowdown", bench_checkpoint_slowdown},
 };
 
@@ -46,8 +47,8 @@ static const char usage[] =
     "  list       what each figure means: unit, target, rival\n"
     "  NAME       launch torch gang throughput submit detect metrics rss\n"
     "             checkpoint.plan .stall .persist .save .save_small .load .load_warm .reshard\n"
-    "             .reshard_columns .replicated .verify .export .naive .slowdown (each with its "
-    "prefix)\n"
+    "             .reshard_columns .replicated .verify .export .naive .peer .slowdown (each with "
+    "its prefix)\n"
     "  --runs N   repetitions instead of the entry's own number\n"
     "  --json     one JSON document at the end instead of lines\n"
     "  --dir DIR  where private directories are made and removed (default /var/tmp); on the disk\n"
