@@ -42,14 +42,15 @@ void fsck_report_end(struct fsck_report *report, const Pb__FsckSummary *summary)
 /* "part-damaged" */
 static void kind_name(const Pb__Difference *difference, char *out, size_t cap)
 {
+    static const char large[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_",
+                      small[] = "abcdefghijklmnopqrstuvwxyz-";
     const char *name = enum_name(&pb__difference__kind__descriptor, (int)difference->kind);
-    size_t len = 0;
-    for (; name && name[len] && len + 1 < cap; len++)
-        out[len] = name[len] == '_' ? '-'
-                   : name[len] >= 'A' && name[len] <= 'Z'
-                       ? "abcdefghijklmnopqrstuvwxyz"[name[len] - 'A']
-                       : name[len];
-    out[len] = '\0';
+    snprintf(out, cap, "%s", name ? name : "");
+    for (char *c = out; *c; c++) {
+        const char *at = strchr(large, *c);
+        if (at)
+            *c = small[at - large];
+    }
 }
 
 /* "#7 job-3/step-20.1 w-0 on n2", as much of it as is known */

@@ -3,9 +3,9 @@ repaired, and gone afterwards."""
 
 import json
 import os
-import pathlib
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -410,6 +410,29 @@ job.finish()
 
 
 # --- the rest
+
+def test_callers_who_leave_and_callers_at_once(cluster):
+    """A run ends with its caller; one that meets another is refused, and harms nobody."""
+    job = saved(cluster, "leave")
+    environment = {"PATH": "/usr/bin:/bin", "RONDO_CONTEXT": str(cluster.dir / "ctl")}
+    command = [rondo_cluster.BIN / "rondoctl", "fsck", "--deep"]
+    for pause in (0.0, 0.01, 0.02, 0.03, 0.05, 0.08):
+        process = subprocess.Popen(command, env=environment, cwd=cluster.home,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(pause)
+        process.kill()
+        process.wait(rondo_cluster.LIMIT_S)
+    quiet(cluster, "--job", job)
+    many = [subprocess.Popen(command, env=environment, cwd=cluster.home, text=True,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for _ in range(4)]
+    said = [(process.communicate(timeout=rondo_cluster.LIMIT_S)[1], process.returncode)
+            for process in many]
+    assert all(code in (0, 4) for _, code in said), said
+    assert any(code == 0 for _, code in said), said
+    assert all("another fsck is under way" in text for text, code in said if code == 4), said
+    quiet(cluster, "--job", job)
+
 
 def test_usage_and_refusals(cluster):
     assert cluster.ctl("fsck", "--job", "1", "--project", "a", check=False).returncode == 2
