@@ -38,8 +38,9 @@ static ssize_t read_block(int fd, unsigned char *block, uint64_t offset)
 }
 
 /* Not a byte beyond size: a file can grow faster than it is read. */
-static enum status digest_pass(int fd, const char *name, uint64_t size, const atomic_bool *stop,
-                               struct digest_file *out, struct error *err)
+static enum status digest_pass(int fd, const char *name, uint64_t size,
+                               const struct digest_options *options, struct digest_file *out,
+                               struct error *err)
 {
     SCOPED(xxh3_destroy) XXH3_state_t *state = XXH3_createState();
     SCOPED(mem_free) void *block = mem_alloc(BLOCK_BYTES);
@@ -49,7 +50,7 @@ static enum status digest_pass(int fd, const char *name, uint64_t size, const at
         return error_set(err, STATUS_EXHAUSTED, "digest %s: no memory", name);
     *out = (struct digest_file){0};
     while (out->bytes <= size) {
-        if (stop && atomic_load(stop))
+        if (options->stop && atomic_load(options->stop))
             return error_set(err, STATUS_CANCELLED, "%s was not read to its end: stopped", name);
         ssize_t got = read_block(fd, block, out->bytes);
         if (got < 0)
@@ -59,6 +60,8 @@ static enum status digest_pass(int fd, const char *name, uint64_t size, const at
         out->crc32c = digest_crc32c(out->crc32c, block, (size_t)got);
         (void)XXH3_128bits_update(state, block, (size_t)got);
         out->bytes += (uint64_t)got;
+        if (options->done)
+            (void)atomic_fetch_add(options->done, (uint64_t)got);
     }
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
     text_to_hex(canonical.digest, sizeof canonical.digest, out->xxh3);
@@ -68,6 +71,14 @@ static enum status digest_pass(int fd, const char *name, uint64_t size, const at
 enum status digest_fd(int fd, const char *name, bool sync, const atomic_bool *stop,
                       struct digest_file *out, struct error *err)
 {
+    const struct digest_options options = {.sync = sync, .stop = stop};
+
+    return digest_fd_with(fd, name, &options, out, err);
+}
+
+enum status digest_fd_with(int fd, const char *name, const struct digest_options *options,
+                           struct digest_file *out, struct error *err)
+{
     struct digest_file result;
     struct stat st;
     enum status status;
@@ -76,11 +87,11 @@ enum status digest_fd(int fd, const char *name, bool sync, const atomic_bool *st
         return error_set(err, STATUS_UNAVAILABLE, "stat %s: %s", name, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return error_set(err, STATUS_INVALID, "%s is not a regular file", name);
-    if (sync && fdatasync(fd) != 0) /* first: what is on disk is then what we read */
+    if (options->sync && fdatasync(fd) != 0) /* first: what is on disk is then what we read */
         return error_set(err,
                          errno == ENOSPC || errno == EDQUOT ? STATUS_EXHAUSTED : STATUS_UNAVAILABLE,
                          "sync %s: %s", name, strerror(errno));
-    status = digest_pass(fd, name, (uint64_t)st.st_size, stop, &result, err);
+    status = digest_pass(fd, name, (uint64_t)st.st_size, options, &result, err);
     if (status != STATUS_OK)
         return status;
     if (result.bytes != (uint64_t)st.st_size)

@@ -33,4 +33,11 @@ enum status digest_file(const char *path, bool sync, struct digest_file *out,
  * owner says without a byte being written. */
 enum status digest_fd(int fd, const char *name, bool sync, const atomic_bool *stop,
                       struct digest_file *out, struct error *err) MUST_CHECK;
+struct digest_options {
+    bool sync;
+    const atomic_bool *stop;
+    atomic_uint_least64_t *done; /* grows by what is read; NULL: nobody looks on */
+};
+enum status digest_fd_with(int fd, const char *name, const struct digest_options *options,
+                           struct digest_file *out, struct error *err) MUST_CHECK;
 void digest_sha256(const void *bytes, size_t len, char out[65]);

@@ -235,6 +235,7 @@ struct verify {
     XXH3_state_t xxh3;
     uint32_t crc32c;
     struct shard_read_counts counts;
+    atomic_uint_least64_t *done;
 };
 
 struct verify_item {
@@ -260,6 +261,14 @@ static void verify_bytes(void *arg, uint64_t at, const unsigned char *bytes, siz
     }
 }
 
+static uint64_t bytes_of(const struct shard_read *read, const struct shard_read_span *span)
+{
+    uint64_t from = span->first * BLOCK_TABLE_BLOCK;
+    uint64_t to = (span->first + span->count) * BLOCK_TABLE_BLOCK;
+
+    return (to < read->blocks.bytes ? to : read->blocks.bytes) - from;
+}
+
 static enum status verify_item(void *arg, size_t index, void *buffer, struct error *err)
 {
     struct verify *verify = arg;
@@ -274,6 +283,8 @@ static enum status verify_item(void *arg, size_t index, void *buffer, struct err
     if (verify->stop && atomic_load(verify->stop))
         return error_set(err, STATUS_CANCELLED, "%s was not read to its end", verify->read->path);
     st = shard_read_blocks(verify->read, &span, buffer, &sink, &verify->counts, err);
+    if (st == STATUS_OK && verify->done)
+        (void)atomic_fetch_add(verify->done, bytes_of(verify->read, &span));
     if (st == STATUS_OK && !item.mine)
         st = STATUS_CANCELLED;
     if (st == STATUS_OK)
@@ -285,7 +296,7 @@ enum status shard_read_verify(struct io_pool *pool, struct shard_read *read,
                               const struct shard_read_whole *want, const atomic_bool *stop,
                               struct error *err)
 {
-    struct verify verify = {.pool = pool, .read = read, .stop = stop};
+    struct verify verify = {.pool = pool, .read = read, .stop = stop, .done = want->done};
     uint32_t most = (uint32_t)(io_pool_buffer_bytes(pool) / BLOCK_TABLE_BLOCK);
     XXH128_canonical_t canonical;
     char xxh3[33];

@@ -55,6 +55,7 @@ enum status shard_read_blocks(struct shard_read *read, const struct shard_read_s
 struct shard_read_whole {
     uint32_t crc32c;
     char xxh3[33];
+    atomic_uint_least64_t *done; /* grows by the bytes that were read; NULL: nobody looks on */
 };
 enum status shard_read_verify(struct io_pool *pool, struct shard_read *read,
                               const struct shard_read_whole *want, const atomic_bool *stop,

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/text.h"
 #include "checkpoint/digest.h"
@@ -17,6 +19,8 @@
 #include "checkpoint/slot.h"
 #include "checkpoint/vault_tree.h"
 
+#define TELL_MS 100
+
 struct run {
     int dir;
     const struct watcher *watcher;
@@ -24,6 +28,7 @@ struct run {
     struct manifest *manifest;
     struct layout_table *layout; /* NULL: plain, or damaged */
     struct io_pool *pool;
+    atomic_uint_least64_t done; /* bytes read so far; threads of the pool add to it */
 };
 
 void verify_report_destroy(struct verify_report *report)
@@ -51,19 +56,19 @@ static void counted(struct run *run, const struct manifest_file *file)
 {
     run->report->files++;
     run->report->bytes += file->bytes;
-    watcher_moved(run->watcher, file->bytes);
 }
 
 /* --- files as they are */
 
 /* "": it is right. Else what is wrong. */
-static enum status check_file(int dir, const struct manifest_file *want, const atomic_bool *stop,
-                              struct error *why)
+static enum status check_file(struct run *run, const struct manifest_file *want, struct error *why)
 {
+    const struct digest_options options = {.stop = run->watcher ? run->watcher->stop : NULL,
+                                           .done = &run->done};
     SCOPED_FD int fd = -1;
     struct digest_file is;
     struct stat st;
-    enum status status = vault_tree_file(dir, want->path, &fd, why);
+    enum status status = vault_tree_file(run->dir, want->path, &fd, why);
 
     if (status == STATUS_NOT_FOUND)
         return error_set(why, STATUS_DATA_LOSS, "is missing");
@@ -74,7 +79,7 @@ static enum status check_file(int dir, const struct manifest_file *want, const a
     if ((uint64_t)st.st_size != want->bytes)
         return error_set(why, STATUS_DATA_LOSS, "has %" PRId64 " bytes, not %" PRIu64,
                          (int64_t)st.st_size, want->bytes);
-    status = digest_fd(fd, want->path, false, stop, &is, why);
+    status = digest_fd_with(fd, want->path, &options, &is, why);
     if (status == STATUS_OK && (is.crc32c != want->crc32c || strcmp(is.xxh3, want->xxh3) != 0))
         status = error_set(why, STATUS_DATA_LOSS, "does not match its digest");
     return status;
@@ -90,11 +95,9 @@ struct files { /* that are checked whole, many at once */
 static enum status check_item(void *arg, size_t item, void *buffer, struct error *err)
 {
     struct files *files = arg;
-    const struct watcher *watcher = files->run->watcher;
 
     (void)buffer;
-    files->status[item] = check_file(files->run->dir, files->list[item],
-                                     watcher ? watcher->stop : NULL, &files->why[item]);
+    files->status[item] = check_file(files->run, files->list[item], &files->why[item]);
     return files->status[item] == STATUS_CANCELLED
                ? error_set(err, STATUS_CANCELLED, "%s was not read to its end",
                            files->list[item]->path)
@@ -136,7 +139,7 @@ static int64_t shard_index(const struct manifest_part *part, const char *path)
 static enum status check_shard(struct run *run, const struct manifest_file *want,
                                const struct block_file *blocks, struct error *err)
 {
-    struct shard_read_whole whole = {.crc32c = want->crc32c};
+    struct shard_read_whole whole = {.crc32c = want->crc32c, .done = &run->done};
     struct io_patience patience = {0};
     struct shard_read read;
     struct error why = {0};
@@ -295,6 +298,80 @@ static enum status run_all(struct run *run, const char *digest, struct error *er
     return st;
 }
 
+/* --- with somebody who looks on */
+
+struct work {
+    struct run *run;
+    const char *digest;
+    struct error *err;
+    enum status st;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over;
+};
+
+static void *work_run(void *arg)
+{
+    struct work *work = arg;
+    enum status st = run_all(work->run, work->digest, work->err);
+
+    (void)pthread_mutex_lock(&work->lock);
+    work->st = st;
+    work->over = true;
+    (void)pthread_cond_signal(&work->changed);
+    (void)pthread_mutex_unlock(&work->lock);
+    return NULL;
+}
+
+static void tell(const struct run *run, uint64_t *told)
+{
+    uint64_t done = atomic_load(&run->done);
+
+    if (done > *told)
+        watcher_moved(run->watcher, done - *told);
+    *told = done;
+}
+
+static bool is_over(struct work *work)
+{
+    struct timespec until;
+    bool over;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TELL_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    (void)pthread_mutex_lock(&work->lock);
+    if (!work->over)
+        (void)pthread_cond_clockwait(&work->changed, &work->lock, CLOCK_MONOTONIC, &until);
+    over = work->over;
+    (void)pthread_mutex_unlock(&work->lock);
+    return over;
+}
+
+/* The work has a thread of its own, for watchers are called from ours. Without one it is told at
+ * the end what was done. */
+static enum status run_watched(struct run *run, const char *digest, struct error *err)
+{
+    struct work work = {.run = run,
+                        .digest = digest,
+                        .err = err,
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .changed = PTHREAD_COND_INITIALIZER};
+    pthread_t thread;
+    uint64_t told = 0;
+
+    if (!run->watcher || pthread_create(&thread, NULL, work_run, &work) != 0)
+        (void)work_run(&work);
+    else {
+        while (!is_over(&work))
+            tell(run, &told);
+        (void)pthread_join(thread, NULL);
+    }
+    tell(run, &told);
+    return work.st;
+}
+
 enum status verify_run(const char *vault, const char *path, const char *digest,
                        const struct watcher *watcher, struct verify_report **out, struct error *err)
 {
@@ -304,7 +381,7 @@ enum status verify_run(const char *vault, const char *path, const char *digest,
     struct run run = {.dir = dir, .watcher = watcher, .report = report};
 
     if (st == STATUS_OK)
-        st = run_all(&run, digest, err);
+        st = run_watched(&run, digest, err);
     io_pool_destroy(run.pool);
     layout_table_destroy(run.layout);
     manifest_destroy(run.manifest);

@@ -22,7 +22,8 @@ struct verify_report {
     size_t found_count; /* more than there is room for are not kept */
 };
 
-/* digest: SHA-256 that the manifest must have (NULL: any). STATUS_OK: it was read to its end, *out
+/* Watchers hear of bytes as they are read, a few times a second: also in the middle of a file.
+ * digest: SHA-256 that the manifest must have (NULL: any). STATUS_OK: it was read to its end, *out
  * says what was found (nothing: it is whole). STATUS_NOT_FOUND: not sealed. watcher may be NULL. */
 enum status verify_run(const char *vault, const char *path, const char *digest,
                        const struct watcher *watcher, struct verify_report **out,

@@ -37,7 +37,7 @@ static void verification_reads_every_byte(void **state)
     SCOPED(io_pool_destroy) struct io_pool *pool = NULL;
     const struct io_pool_options options = {.threads = 3, .buffer_bytes = 2 * BLOCK_TABLE_BLOCK};
     struct digest_file digest;
-    struct shard_read_whole want;
+    struct shard_read_whole want = {.done = NULL};
     int dir = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     size_t len;
 

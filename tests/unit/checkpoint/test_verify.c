@@ -2,6 +2,8 @@
 #include "tests/unit/checkpoint/copies.h"
 
 #include "checkpoint/verify.h"
+#include "tests/unit/checkpoint/sparse.h"
+#include <pthread.h>
 
 #define SHARD "trainer-1/shard-00002-model-00001-of-00001.safetensors"
 
@@ -115,6 +117,65 @@ static void it_stops_when_told(void **state)
     assert_int_equal(verify_run(*state, "source", NULL, &watcher, &report, NULL), STATUS_CANCELLED);
 }
 
+/* 64 GiB of holes: nobody waits for their end to hear that it moves. */
+static const char huge[] = "{\"format\":\"rondo-layout-1\",\"world\":1,\"layouts\":["
+                           "{\"kind\":\"grid\",\"cuts\":[[0,1048576],[0,65536]],\"ranks\":[[0]]}],"
+                           "\"tensors\":[[\"w\",\"U8\",[1048576,65536],0]],\"aliases\":{}}";
+
+struct onlooker {
+    atomic_bool stop;
+    pthread_t thread;
+    uint64_t bytes, calls;
+};
+
+static void onlooker_moved(void *arg, uint64_t bytes)
+{
+    struct onlooker *onlooker = arg;
+
+    onlooker->bytes += bytes;
+    onlooker->calls++;
+    onlooker->thread = pthread_self();
+    atomic_store(&onlooker->stop, true);
+}
+
+static void large_files_are_told_of_while_they_are_read(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *storage = sharded_layout(huge);
+    SCOPED_TEXT char *dir = mem_printf("%s/source", (char *)*state);
+    SCOPED_TEXT char *blocks = mem_printf("%s/trainer-0/blocks.crc32c", dir);
+
+    assert_int_equal(mkdir(dir, 0755), 0);
+    sparse_make(dir, storage, &(const struct sparse_options){.state = NULL});
+    for (int plain = 0; plain < 2; plain++) { /* by its blocks; without them as a whole */
+        struct onlooker onlooker = {0};
+        const struct watcher watcher = {
+            .moved = onlooker_moved, .arg = &onlooker, .stop = &onlooker.stop};
+        struct verify_report *report = NULL;
+        if (plain)
+            assert_int_equal(unlink(blocks), 0);
+        assert_int_equal(verify_run(*state, "source", NULL, &watcher, &report, NULL),
+                         STATUS_CANCELLED);
+        assert_true(onlooker.bytes > 0 && onlooker.bytes < UINT64_C(64) << 30);
+        assert_true(pthread_equal(onlooker.thread, pthread_self()));
+    }
+}
+
+static void add_moved(void *arg, uint64_t bytes)
+{
+    *(uint64_t *)arg += bytes;
+}
+
+static void every_byte_is_told_of_once(void **state)
+{
+    SCOPED(verify_report_destroy) struct verify_report *report = NULL;
+    uint64_t bytes = 0;
+    const struct watcher watcher = {.moved = add_moved, .arg = &bytes};
+
+    make(*state);
+    assert_int_equal(verify_run(*state, "source", NULL, &watcher, &report, NULL), STATUS_OK);
+    assert_int_equal(bytes, report->bytes);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, unit_dir_setup, unit_dir_teardown)
@@ -123,6 +184,8 @@ int main(void)
                                        T(small_files_count_too),
                                        T(another_manifest_is_not_the_committed_one),
                                        T(what_is_not_sealed_is_not_found),
-                                       T(it_stops_when_told)};
+                                       T(it_stops_when_told),
+                                       T(large_files_are_told_of_while_they_are_read),
+                                       T(every_byte_is_told_of_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
