@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { HOLD_S = 6 * 3600, LIST_MAX = 5000 };
+enum { HOLD_S = 6 * 3600 };
 
 struct connect *checkpoint_at_connect(struct checkpoint_at_source *source, int *code)
 {
@@ -141,17 +141,26 @@ static int show(struct connect *connect, int64_t id, struct checkpoint_at *out)
     return out->row ? VERB_OK : VERB_BROKEN;
 }
 
+int checkpoint_at_list(struct connect *connect, const char *job, uint32_t limit, int64_t *id,
+                       Pb__ListCheckpointsReply **reply)
+{
+    Pb__ListCheckpointsRequest request = PB__LIST_CHECKPOINTS_REQUEST__INIT;
+    request.has_job = request.has_limit = 1;
+    request.limit = limit;
+    int code = job_arg_find(connect, job, true, &request.job);
+    if (code == VERB_OK)
+        code = connect_ask(connect, "ListCheckpoints", &request.base, (ProtobufCMessage **)reply);
+    if (code == VERB_OK && id)
+        *id = request.job;
+    return code;
+}
+
 static int find_of_job(struct connect *connect, const char *name, int64_t step,
                        struct checkpoint_at *out)
 {
-    Pb__ListCheckpointsRequest request = PB__LIST_CHECKPOINTS_REQUEST__INIT;
     Pb__ListCheckpointsReply *reply;
     int64_t best = 0;
-    request.has_job = request.has_limit = 1;
-    request.limit = LIST_MAX;
-    int code = job_arg_find(connect, name, true, &request.job);
-    if (code == VERB_OK)
-        code = connect_ask(connect, "ListCheckpoints", &request.base, (ProtobufCMessage **)&reply);
+    int code = checkpoint_at_list(connect, name, CHECKPOINT_AT_LIST_MAX, NULL, &reply);
     if (code != VERB_OK)
         return code;
     for (size_t i = 0; i < reply->n_checkpoints; i++) {

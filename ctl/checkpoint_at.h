@@ -20,6 +20,8 @@ struct checkpoint_flags { /* first member of the config of these verbs */
 #define CHECKPOINT_AT_SEALED                                                                       \
     "SEALED (offline: whether it was committed is known to the daemon only)"
 
+enum { CHECKPOINT_AT_LIST_MAX = 5000 };
+
 struct checkpoint_at {
     Pb__Checkpoint *row; /* offline: what the manifest says, SEALED */
     bool offline;
@@ -35,6 +37,10 @@ struct checkpoint_at_source {
 /* The daemon, connected to at the first call; NULL: *code. */
 struct connect *checkpoint_at_connect(struct checkpoint_at_source *source, int *code);
 void checkpoint_at_end(struct checkpoint_at_source *source);
+/* The newest of the job that a JOB operand means; its id in *id, unless that is NULL. VERB_OK: free
+ * *reply; else the exit code, said on stderr. */
+int checkpoint_at_list(struct connect *connect, const char *job, uint32_t limit, int64_t *id,
+                       Pb__ListCheckpointsReply **reply);
 /* VERB_OK, or the exit code; said on stderr. */
 int checkpoint_at_find(struct checkpoint_at_source *source, const char *word,
                        struct checkpoint_at *out);

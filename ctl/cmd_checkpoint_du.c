@@ -4,7 +4,6 @@
 #include "checkpoint/vault_list.h"
 #include "ctl/checkpoint_at.h"
 #include "ctl/cmd.h"
-#include "ctl/job_arg.h"
 #include "ctl/output.h"
 #include "proto/text/text_format.h"
 #include <inttypes.h>
@@ -177,23 +176,19 @@ static void put_row(struct sink *sink, const Pb__Checkpoint *row, bool parts, st
 static int du_daemon(const struct config *config, const char *job, struct sink *sink)
 {
     struct checkpoint_at_source source = {.flags = &config->flags};
-    Pb__ListCheckpointsRequest request = PB__LIST_CHECKPOINTS_REQUEST__INIT;
     Pb__ListCheckpointsReply *reply;
     struct sums all = {0};
+    int64_t id = 0;
     int code = VERB_OK;
     struct connect *connect = checkpoint_at_connect(&source, &code);
     if (!connect)
         return code;
-    request.has_job = request.has_limit = 1;
-    request.limit = 5000;
-    code = job_arg_find(connect, job, true, &request.job);
-    if (code == VERB_OK)
-        code = connect_ask(connect, "ListCheckpoints", &request.base, (ProtobufCMessage **)&reply);
+    code = checkpoint_at_list(connect, job, CHECKPOINT_AT_LIST_MAX, &id, &reply);
     if (code == VERB_OK) {
         for (size_t i = 0; i < reply->n_checkpoints; i++)
             if (reply->checkpoints[i]->state != PB__CHECKPOINT__STATE__DELETED)
                 put_row(sink, reply->checkpoints[i], config->parts, &all);
-        put_job(sink, request.job, &all);
+        put_job(sink, id, &all);
         protobuf_c_message_free_unpacked(&reply->base, NULL);
     }
     checkpoint_at_end(&source);

@@ -3,7 +3,6 @@
 #include "checkpoint/vault_list.h"
 #include "ctl/checkpoint_at.h"
 #include "ctl/cmd.h"
-#include "ctl/job_arg.h"
 #include "ctl/output.h"
 #include "proto/text/text_format.h"
 #include <inttypes.h>
@@ -114,17 +113,12 @@ static int list_vault(const struct config *config, enum output_format format)
 static int list_daemon(const struct config *config, enum output_format format, const char *job)
 {
     struct checkpoint_at_source source = {.flags = &config->flags};
-    Pb__ListCheckpointsRequest request = PB__LIST_CHECKPOINTS_REQUEST__INIT;
     Pb__ListCheckpointsReply *reply;
     int code = VERB_OK;
     struct connect *connect = checkpoint_at_connect(&source, &code);
     if (!connect)
         return code;
-    request.has_job = request.has_limit = 1;
-    request.limit = config->limit;
-    code = job_arg_find(connect, job, true, &request.job);
-    if (code == VERB_OK)
-        code = connect_ask(connect, "ListCheckpoints", &request.base, (ProtobufCMessage **)&reply);
+    code = checkpoint_at_list(connect, job, config->limit, NULL, &reply);
     if (code == VERB_OK && format != OUTPUT_TABLE) {
         output_message(format, &reply->base);
     } else if (code == VERB_OK) {

@@ -1,7 +1,7 @@
 /* cmd_checkpoints.c - a job's checkpoints. Loop thread. */
 #include "base/mem.h"
+#include "ctl/checkpoint_at.h"
 #include "ctl/cmd.h"
-#include "ctl/job_arg.h"
 #include "ctl/output.h"
 #include "proto/text/text_format.h"
 #include <inttypes.h>
@@ -43,7 +43,6 @@ static void add(struct table *table, const Pb__Checkpoint *checkpoint)
 static int run(const void *arg, int argc, char **argv)
 {
     const struct config *config = arg;
-    Pb__ListCheckpointsRequest request = PB__LIST_CHECKPOINTS_REQUEST__INIT;
     Pb__ListCheckpointsReply *reply;
     enum output_format format;
     int code = VERB_USAGE;
@@ -53,11 +52,7 @@ static int run(const void *arg, int argc, char **argv)
     struct connect *connect = connect_open(&config->connect, &code);
     if (!connect)
         return code;
-    request.has_job = request.has_limit = 1;
-    request.limit = config->limit;
-    code = job_arg_find(connect, argv[0], true, &request.job);
-    if (code == VERB_OK)
-        code = connect_ask(connect, "ListCheckpoints", &request.base, (ProtobufCMessage **)&reply);
+    code = checkpoint_at_list(connect, argv[0], config->limit, NULL, &reply);
     if (code == VERB_OK && format != OUTPUT_TABLE) {
         output_message(format, &reply->base);
     } else if (code == VERB_OK) {
