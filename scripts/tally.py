@@ -10,8 +10,8 @@ import sys
 import xml.etree.ElementTree as tree
 
 REASONS = 15
-COMPLAINT = re.compile(r"^\[  ERROR   \]|^\[   LINE   \]|^\[  FAILED  \]|error:|ERROR:|SUMMARY:|WARNING: T"
-                       r"|^E  |[Aa]ssert|    #[0-5] ")
+COMPLAINT = re.compile(r"^\[  ERROR   \]|^\[   LINE   \]|^\[  FAILED  \]|^E  |error:|ERROR:|SUMMARY:"
+                       r"|WARNING: T|[Aa]ssert|    #[0-5] ")
 
 def cmocka_cases(output):
     """(passed, failed, skipped) by CMocka's closing lines; None when it is no CMocka program."""
@@ -35,7 +35,7 @@ def case_counts(case):
 
 
 def reasons(case):
-    """What a failed <testcase> said: the lines of complaint, or the last ones where there are none."""
+    """What a failed <testcase> said: the lines of complaint, or its last ones without any."""
     said = "\n".join(case.findtext(tag) or "" for tag in ("failure", "error", "system-out"))
     lines = [line for line in said.splitlines() if line.strip()]
     return [line for line in lines if COMPLAINT.search(line)][:REASONS] or lines[-REASONS:]
