@@ -10,8 +10,9 @@ import sys
 import xml.etree.ElementTree as tree
 
 REASONS = 15
-COMPLAINT = re.compile(r"^\[  ERROR   \]|^\[   LINE   \]|^\[  FAILED  \]|^E  |error:|ERROR:|SUMMARY:"
-                       r"|WARNING: T|[Aa]ssert|    #[0-5] ")
+COMPLAINT = re.compile(r"^\[  ERROR   \]|^\[   LINE   \]|^\[  FAILED  \]|^E  |error:|ERROR:"
+                       r"|SUMMARY:|WARNING: T|[Aa]ssert|    #[0-5] ")
+
 
 def cmocka_cases(output):
     """(passed, failed, skipped) by CMocka's closing lines; None when it is no CMocka program."""

@@ -240,7 +240,8 @@ def cut(cluster, agents, name):
     here = node_of(cluster, job, 1)
     there = "b" if here == "a" else "a"
     leave(cluster, job)
-    until(lambda: partial(agents.vault(there), path) > 1 << 22, lambda: cluster.tell(job), pause=0.001)
+    until(lambda: partial(agents.vault(there), path) > 1 << 22, lambda: cluster.tell(job),
+          pause=0.001)
     agents.freeze(here)
     time.sleep(0.3)  # what was on the wire has come
     return job, path, here, there
@@ -274,6 +275,6 @@ def test_a_source_that_is_killed_is_asked_again(cluster):
         assert b"went on from 10" in cluster.output(job)
         assert files_of(agents.vault(there), path) == files_of(agents.vault(here), path)
         copies = cluster.sql(
-            "select shard_copy.node from shard_copy join checkpoint on checkpoint.id = shard_copy.checkpoint "
-            "where job = %s order by 1", job)
+            "select node from shard_copy where checkpoint = (select id from checkpoint "
+            "where job = %s) order by 1", job)
         assert copies == [("a",), ("b",)]
