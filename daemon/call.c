@@ -350,18 +350,41 @@ void call_finish_take(struct hub *hub, struct call *call, enum status st, const 
     mem_free(call);
 }
 
+static void refuse_all(void *arg)
+{
+    struct hub *hub = arg;
+    struct list refused;
+
+    list_init(&refused);
+    for (struct list *item; (item = list_take_first(&hub->refused));)
+        list_add_last(&refused, item);
+    for (struct list *item; (item = list_take_first(&refused));) {
+        struct call *call = LIST_ITEM(item, struct call, node);
+        call_finish_take(NULL, call, call->err.code, &call->err);
+    }
+}
+
 void call_fini(struct hub *hub)
 {
+    refuse_all(hub);
+    loop_timer_destroy(hub->refuse_timer);
     while (!list_is_empty(&hub->requests_order))
         request_destroy(LIST_ITEM(hub->requests_order.next, struct request, node));
 }
 
 /* --- the way in */
-static void refuse_later(void *arg)
+static void refuse_later(struct hub *hub, struct call *call)
 {
-    struct call *call = arg;
+    list_add_last(&hub->refused, &call->node);
+    loop_timer_set(hub->refuse_timer, 0);
+}
 
-    call_finish_take(NULL, call, call->err.code, &call->err);
+void call_init(struct hub *hub)
+{
+    list_init(&hub->calls);
+    list_init(&hub->turn_calls);
+    list_init(&hub->refused);
+    hub->refuse_timer = loop_timer_create(hub->loop, refuse_all, hub);
 }
 
 void core_call(struct core *core, const char *actor, const ProtobufCMessage *request,
@@ -379,13 +402,13 @@ void core_call(struct core *core, const char *actor, const ProtobufCMessage *req
                   "the database is away (%.120s): nothing was changed; retry with the same "
                   "request id in a second",
                   hub->store_text);
-        loop_defer(hub->loop, refuse_later, call);
+        refuse_later(hub, call);
         return;
     }
     if (hub->calls_count >= HUB_CALLS_MAX) {
         error_set(&call->err, STATUS_EXHAUSTED, "%zu calls are waiting: try again later",
                   hub->calls_count);
-        loop_defer(hub->loop, refuse_later, call);
+        refuse_later(hub, call);
         return;
     }
     list_add_last(&hub->calls, &call->node);

@@ -23,5 +23,6 @@ void call_rewind(struct call *call); /* before it is run again */
 /* Answers it and frees it. st of the turn; a call that decided on failure answers that. */
 void call_finish_take(struct hub *hub, struct call *call, enum status st, const struct error *err);
 void call_load_take(struct hub *hub, Pb__RequestRow *row_take);
-void call_fini(struct hub *hub);
+void call_init(struct hub *hub);
+void call_fini(struct hub *hub); /* answers those that were refused */
 void call_code_settled(struct entry *entry, bool committed, void *arg);

@@ -61,8 +61,6 @@ struct core *core_create(const struct core_options *options)
     hub->requests = map_create();
     list_init(&hub->requests_order);
     list_init(&hub->chores);
-    list_init(&hub->calls);
-    list_init(&hub->turn_calls);
     list_init(&hub->turn_nodes);
     list_init(&hub->news);
     list_init(&hub->due);
@@ -71,6 +69,9 @@ struct core *core_create(const struct core_options *options)
     hub->events = mem_array(HUB_EVENTS_MAX, sizeof(*hub->events));
     hub->job_next = hub->save_next = hub->event_next = 1;
     hub->tick = loop_timer_create(hub->loop, tick, hub);
+    call_init(hub);
+    turn_init(hub);
+    reports_init(hub);
     hub->store->on_state = on_state;
     hub->store->on_state_arg = hub;
     return (struct core *)hub;
@@ -198,6 +199,7 @@ void core_destroy(struct core *core)
     job_projects_fini(hub);
     watch_fini(hub);
     loop_timer_destroy(hub->tick);
+    loop_timer_destroy(hub->turn_timer);
     map_destroy(hub->jobs);
     map_destroy(hub->nodes);
     map_destroy(hub->saves);

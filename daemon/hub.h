@@ -153,12 +153,15 @@ struct hub {
     int64_t job_next, save_next, event_next;
 
     struct draft_set drafts;
-    struct list calls; /* struct call, waiting */
+    struct list calls;   /* struct call, waiting */
+    struct list refused; /* struct call, to be told why by refuse_timer */
+    struct loop_timer *refuse_timer;
     size_t calls_count;
     struct list news, due;
     bool pass_needed;
     struct list turn_calls, turn_nodes; /* of the turn in flight */
     size_t turn_units;
+    struct loop_timer *turn_timer; /* turn_run; at once: a deferred call that dies with the hub */
     bool turn_scheduled, committing, single;
     size_t single_left;
     uint64_t batch_number[STORE_LANE_COUNT];
@@ -172,6 +175,7 @@ struct hub {
     struct change *bulk_changes;
     size_t bulk_cap;
     bool bulk_committing, bulk_unknown;
+    struct loop_timer *bulk_timer; /* reports_run */
     bool bulk_scheduled;
     struct loop_timer *tick;
     size_t traceback_bytes; /* in what agents said and no turn has settled */

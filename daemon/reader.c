@@ -16,10 +16,14 @@
 struct reader {
     struct reader_options options;
     int64_t started_us;
-    struct list questions;
+    struct list asked;        /* since the last turn */
+    struct list questions;    /* those after them */
+    struct loop_timer *timer; /* reader_run */
     uint32_t in_store;
     bool closed;
 };
+
+static void reader_run(void *arg);
 
 struct reader *reader_create(const struct reader_options *options)
 {
@@ -27,17 +31,26 @@ struct reader *reader_create(const struct reader_options *options)
 
     reader->options = *options;
     reader->started_us = loop_now_us(options->loop);
+    list_init(&reader->asked);
     list_init(&reader->questions);
+    reader->timer = loop_timer_create(options->loop, reader_run, reader);
     return reader;
+}
+
+static void reader_cancel(struct list *questions)
+{
+    LIST_EACH(questions, item)
+    reader_question_fail(LIST_ITEM(item, struct reader_question, node), STATUS_CANCELLED,
+                         "the daemon is stopping");
 }
 
 void reader_destroy(struct reader *reader)
 {
     if (!reader)
         return;
-    LIST_EACH(&reader->questions, item)
-    reader_question_fail(LIST_ITEM(item, struct reader_question, node), STATUS_CANCELLED,
-                         "the daemon is stopping");
+    loop_timer_destroy(reader->timer);
+    reader_cancel(&reader->asked);
+    reader_cancel(&reader->questions);
     mem_free(reader);
 }
 
@@ -301,10 +314,8 @@ static const struct reader_kind {
     {&pb__status_request__descriptor, reader_status},
 };
 
-static void reader_run(void *arg)
+static void reader_answer(struct reader_question *q)
 {
-    struct reader_question *q = arg;
-
     if (q->reader->closed) {
         reader_question_fail(q, STATUS_UNAVAILABLE, "the daemon is stopping");
         return;
@@ -316,6 +327,21 @@ static void reader_run(void *arg)
         }
     reader_question_fail(q, STATUS_UNIMPLEMENTED, "no such question: %s",
                          q->request->descriptor->name);
+}
+
+/* What is asked while this answers comes in the next turn. */
+static void reader_run(void *arg)
+{
+    struct reader *reader = arg;
+    struct list asked;
+
+    list_init(&asked);
+    for (struct list *item; (item = list_take_first(&reader->asked));)
+        list_add_last(&asked, item);
+    for (struct list *item; (item = list_take_first(&asked));) {
+        list_add_last(&reader->questions, item);
+        reader_answer(LIST_ITEM(item, struct reader_question, node));
+    }
 }
 
 void reader_ask(struct reader *reader, const struct identity *who, const ProtobufCMessage *request,
@@ -331,6 +357,6 @@ void reader_ask(struct reader *reader, const struct identity *who, const Protobu
     q->arena = arena_create(READER_ARENA_BYTES);
     q->done = done;
     q->arg = arg;
-    list_add_last(&reader->questions, &q->node);
-    loop_defer(reader->options.loop, reader_run, q);
+    list_add_last(&reader->asked, &q->node);
+    loop_timer_set(reader->timer, 0);
 }

@@ -21,6 +21,11 @@ struct reports_item {
 
 static void reports_run(void *arg);
 
+void reports_init(struct hub *hub)
+{
+    hub->bulk_timer = loop_timer_create(hub->loop, reports_run, hub);
+}
+
 static void item_destroy(struct reports_item *item)
 {
     list_remove(&item->node);
@@ -33,7 +38,7 @@ static void reports_wake(struct hub *hub)
     if (hub->bulk_scheduled || hub->bulk_committing || !hub->usable || hub->fenced)
         return;
     hub->bulk_scheduled = true;
-    loop_defer(hub->loop, reports_run, hub);
+    loop_timer_set(hub->bulk_timer, 0);
 }
 
 static size_t count_points(const Pb__BulkUp *message)
@@ -333,5 +338,6 @@ void reports_fini(struct hub *hub)
         node_unstored(node);
         reports_forget(node);
     }
+    loop_timer_destroy(hub->bulk_timer);
     mem_free(hub->bulk_changes);
 }

@@ -10,4 +10,5 @@ void reports_store_back(
     struct hub *hub); /* the store is usable again: go on, settle an unknown outcome */
 void reports_forget(
     struct node *node); /* what waits and was not stored: the agent sends it again */
+void reports_init(struct hub *hub);
 void reports_fini(struct hub *hub);

@@ -13,12 +13,17 @@
 
 static void turn_run(void *arg);
 
+void turn_init(struct hub *hub)
+{
+    hub->turn_timer = loop_timer_create(hub->loop, turn_run, hub);
+}
+
 void turn_wake(struct hub *hub)
 {
     if (hub->turn_scheduled || hub->committing || !hub->loaded || hub->fenced)
         return;
     hub->turn_scheduled = true;
-    loop_defer(hub->loop, turn_run, hub);
+    loop_timer_set(hub->turn_timer, 0);
 }
 
 void turn_node(struct hub *hub, struct node *node)

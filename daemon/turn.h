@@ -6,6 +6,7 @@
 #pragma once
 #include "daemon/hub.h"
 
+void turn_init(struct hub *hub);
 void turn_wake(struct hub *hub);                    /* something waits: run a turn soon */
 void turn_node(struct hub *hub, struct node *node); /* news of a node */
 void turn_job(struct hub *hub,
