@@ -156,6 +156,7 @@ struct hub {
     struct list calls;   /* struct call, waiting */
     struct list refused; /* struct call, to be told why by refuse_timer */
     struct loop_timer *refuse_timer;
+    int64_t fetch_renew_us; /* the earliest of any node; 0: no node fetches */
     size_t calls_count;
     struct list news, due;
     bool pass_needed;

@@ -161,6 +161,12 @@ static void fill_one(struct node *node, const struct job *job, const Pb__Checkpo
     out->fetches[out->n_fetches++] = fetch;
 }
 
+static void renew_at(struct hub *hub, int64_t at_us)
+{
+    if (!hub->fetch_renew_us || at_us < hub->fetch_renew_us)
+        hub->fetch_renew_us = at_us;
+}
+
 void save_source_fill(struct node *node, Pb__Desired *out, struct arena *arena)
 {
     size_t at = 0;
@@ -172,17 +178,29 @@ void save_source_fill(struct node *node, Pb__Desired *out, struct arena *arena)
         if (row && row->manifest_digest && save_source_is_needed(row, node_view(node)->name))
             fill_one(node, job, row, out, arena);
     }
-    if (out->n_fetches)
-        node->fetch_renew_us = loop_now_us(node->hub->loop) + RENEW_US;
+    if (!out->n_fetches)
+        return;
+    node->fetch_renew_us = loop_now_us(node->hub->loop) + RENEW_US;
+    renew_at(node->hub, node->fetch_renew_us);
 }
 
+/* Most of the time no node fetches: then there is nothing to look through. A node that is told anew
+ * says its next time by save_source_fill. */
 static void renew(struct hub *hub, int64_t until_us)
 {
     size_t at = 0;
 
-    for (struct node *node; (node = map_next(hub->nodes, &at));)
-        if (node->fetch_renew_us && node->fetch_renew_us <= until_us)
+    if (!hub->fetch_renew_us || hub->fetch_renew_us > until_us)
+        return;
+    hub->fetch_renew_us = 0;
+    for (struct node *node; (node = map_next(hub->nodes, &at));) {
+        if (!node->fetch_renew_us)
+            continue;
+        if (node->fetch_renew_us <= until_us)
             node->desired_dirty = true;
+        else
+            renew_at(hub, node->fetch_renew_us);
+    }
 }
 
 void save_source_served(struct hub *hub)
