@@ -247,23 +247,12 @@ static size_t own_vaults(const struct agent_config *config, char **out)
     return count;
 }
 
-static bool numeric(const char *name, char *out, size_t cap)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    bool done = getaddrinfo(name, NULL, &hints, &found) == 0 &&
-                getnameinfo(found->ai_addr, found->ai_addrlen, out, (socklen_t)cap, NULL, 0,
-                            NI_NUMERICHOST) == 0;
-    if (found)
-        freeaddrinfo(found);
-    return done;
-}
-
 /* Without it everything else goes on: jobs then wait for this node where they need its bytes. */
 static void start_peers(struct program *program)
 {
     const struct agent_config *config = &program->config;
     const char *listen = *config->peer_listen ? config->peer_listen : program->address;
-    char address[64], *vaults[PEER_SERVER_VAULTS];
+    char address[PEER_LINK_ADDRESS], *vaults[PEER_SERVER_VAULTS];
     struct error err = {STATUS_OK, ""};
     struct peer_server_options options = {
         .address = address,
@@ -275,9 +264,9 @@ static void start_peers(struct program *program)
     };
     bool wanted = options.vaults_count && strcmp(listen, "none") != 0;
     enum status st = STATUS_OK;
-    if (wanted && !numeric(listen, address, sizeof(address)))
-        st = error_set(&err, STATUS_INVALID, "'%.100s' is no address of this host", listen);
-    else if (wanted)
+    if (wanted)
+        st = peer_link_resolve(listen, address, &err);
+    if (wanted && st == STATUS_OK)
         st = peer_server_create(&options, &program->peers, &err);
     if (st != STATUS_OK)
         log_error("peer.listen", log_err(&err));

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -276,4 +277,18 @@ enum status peer_link_write(struct peer_link *link, const void *bytes, size_t le
             st = again(link, put, until, err);
     }
     return st;
+}
+
+enum status peer_link_resolve(const char *name, char out[PEER_LINK_ADDRESS], struct error *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
+    int problem = getaddrinfo(name, NULL, &hints, &found);
+    bool done = problem == 0 && getnameinfo(found->ai_addr, found->ai_addrlen, out,
+                                            PEER_LINK_ADDRESS, NULL, 0, NI_NUMERICHOST) == 0;
+
+    if (problem == 0)
+        freeaddrinfo(found);
+    if (done)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNAVAILABLE, "resolve %.100s: %s", name, gai_strerror(problem));
 }

@@ -50,6 +50,11 @@ static inline uint64_t peer_link_get(const unsigned char *in, unsigned bytes)
     return value;
 }
 
+/* A host's name or address as a numeric address. Blocks, as names do. */
+#define PEER_LINK_ADDRESS 64
+enum status peer_link_resolve(const char *name, char out[PEER_LINK_ADDRESS],
+                              struct error *err) MUST_CHECK;
+
 /* The frames. Greeting: u32 length, ticket. Its answer and that of a failed request: u8 status, u16
  * length, text. Request: u64 at, u32 length (PEER_LINK_PIECE at most), u16 length, file's name.
  * Answer: u8 0, u64 bytes of the file, u32 length, bytes; fewer than asked only at its end. */

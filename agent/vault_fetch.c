@@ -6,11 +6,8 @@
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_tree.h"
 #include "proto/text/message.h"
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 struct source {
@@ -50,25 +47,11 @@ void vault_fetch_destroy(struct vault_fetch *fetch)
 }
 
 /* --- sources */
-static enum status resolve(const char *name, char out[INET6_ADDRSTRLEN], struct error *err)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
-    int problem = getaddrinfo(name, NULL, &hints, &found);
-    bool done = problem == 0 && getnameinfo(found->ai_addr, found->ai_addrlen, out,
-                                            INET6_ADDRSTRLEN, NULL, 0, NI_NUMERICHOST) == 0;
-
-    if (problem == 0)
-        freeaddrinfo(found);
-    if (done)
-        return STATUS_OK;
-    return error_set(err, STATUS_UNAVAILABLE, "resolve %.100s: %s", name, gai_strerror(problem));
-}
-
 static enum status source_open(struct run *run, struct source *source, struct error *err)
 {
     const Pb__FetchSource *said = source->said;
     struct vault_job *job = run->job;
-    char address[INET6_ADDRSTRLEN];
+    char address[PEER_LINK_ADDRESS];
     struct peer_client_options options = {
         .address = address,
         .port = (uint16_t)said->port,
@@ -88,7 +71,7 @@ static enum status source_open(struct run *run, struct source *source, struct er
         return error_set(err, STATUS_UNAVAILABLE, "node %.100s is not there", said->node);
     if (said->port > UINT16_MAX)
         return error_set(err, STATUS_INVALID, "node %.100s has no port", said->node);
-    enum status st = resolve(said->address, address, err);
+    enum status st = peer_link_resolve(said->address, address, err);
     return st == STATUS_OK ? peer_client_open(&options, &source->client, err) : st;
 }
 
