@@ -307,6 +307,7 @@ static void row_fill(struct maker *maker)
     row->parent = maker->facts.parent;
     row->world = layout_table_world(maker->storage);
     row->created_us = wall_us();
+    row->code = maker->facts.code ? mem_strdup(maker->facts.code) : NULL;
     row->layout = mem_printf("%s-0/" SLOT_LAYOUT_NAME, maker->facts.role);
     row->layout_digest = mem_strdup(layout_table_digest(maker->storage));
 }

@@ -12,6 +12,7 @@ struct maker;
 /* What the manifest says beside the files; texts are borrowed until seal. */
 struct maker_facts {
     const char *role; /* NULL: "trainer" */
+    const char *code; /* NULL: not known */
     int64_t id, job, step, samples, parent;
     uint32_t attempt;
 };

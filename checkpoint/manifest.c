@@ -218,6 +218,8 @@ static bool read_head(struct parse *parse, size_t which)
         return read_u32(parse, &manifest->world);
     case 10:
         return read_i64(parse, &manifest->created_us);
+    case 11:
+        return read_text(parse, &manifest->code);
     default:
         return read_parts(parse);
     }
@@ -225,11 +227,12 @@ static bool read_head(struct parse *parse, size_t which)
 
 static bool read_root(struct parse *parse)
 {
-    static const char *const names[] = {"format", "layout",  "layout_digest", "id",
-                                        "job",    "attempt", "step",          "samples",
-                                        "parent", "world",   "created_us",    "parts"};
+    static const char *const names[] = {"format",     "layout", "layout_digest", "id",     "job",
+                                        "attempt",    "step",   "samples",       "parent", "world",
+                                        "created_us", "code",   "parts"};
     const struct manifest *manifest = parse->manifest;
-    uint32_t keys = 0, plain = 0xff9, all = 0xfff;
+    const uint32_t code = 1U << 11, plain = 0x17f9, all = 0x17ff;
+    uint32_t keys = 0;
     size_t which;
     bool good = json_scan_object(&parse->scan);
 
@@ -237,7 +240,7 @@ static bool read_root(struct parse *parse)
         good = read_head(parse, which);
     if (parse->scan.failed)
         return false;
-    if (keys != (manifest->sharded ? all : plain))
+    if ((keys & ~code) != (manifest->sharded ? all : plain))
         return bad(parse, "a key");
     if (manifest->sharded && !manifest_find(manifest, manifest->layout))
         return bad(parse, "the file of the layout");

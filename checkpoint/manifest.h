@@ -30,6 +30,7 @@ struct manifest {
     struct arena *arena; /* of the texts */
     bool sharded;
     const char *layout, *layout_digest; /* sharded: path of layout.json, XXH3-128 of its bytes */
+    const char *code;                   /* digest of the code that wrote it; NULL: not said */
     int64_t id, job, step, samples, parent, created_us;
     uint32_t attempt, world;
     struct manifest_part *parts;

@@ -91,6 +91,7 @@ enum status reshard_copy(struct reader *reader, const struct layout_table *stora
 {
     const struct manifest *from = reader_manifest(reader);
     const struct maker_facts facts = {.role = from->parts_count ? from->parts[0].role : NULL,
+                                      .code = from->code,
                                       .job = from->job,
                                       .step = from->step,
                                       .samples = from->samples,

@@ -75,6 +75,15 @@ static void add_format(struct text *out, const Pb__Checkpoint *checkpoint)
     text_add(out, ",\n");
 }
 
+static void add_code(struct text *out, const char *code)
+{
+    if (!code || !*code)
+        return;
+    text_add(out, "  \"code\": ");
+    add_quoted(out, code);
+    text_add(out, ",\n");
+}
+
 void vault_manifest_build(const Pb__Checkpoint *checkpoint, struct text *out, char digest[65])
 {
     size_t start = out->len, count = checkpoint->n_parts;
@@ -92,7 +101,9 @@ void vault_manifest_build(const Pb__Checkpoint *checkpoint, struct text *out, ch
               checkpoint->samples);
     text_addf(out, "  \"parent\": %" PRId64 ",\n  \"world\": %" PRIu32 ",\n", checkpoint->parent,
               checkpoint->world);
-    text_addf(out, "  \"created_us\": %" PRId64 ",\n  \"parts\": [", checkpoint->created_us);
+    text_addf(out, "  \"created_us\": %" PRId64 ",\n", checkpoint->created_us);
+    add_code(out, checkpoint->code);
+    text_add(out, "  \"parts\": [");
     for (size_t i = 0; i < count; i++)
         add_part(out, parts[i], i == 0);
     text_add(out, "]\n}\n");
@@ -265,6 +276,8 @@ static enum status read_head(const json_t *root, Pb__Checkpoint *checkpoint, str
         !get_number(root, "world", UINT32_MAX, &world) ||
         !get_number(root, "created_us", INT64_MAX, &checkpoint->created_us))
         return bad(err, "a number of the checkpoint");
+    if (json_object_get(root, "code") && !get_text(root, "code", &checkpoint->code))
+        return bad(err, "code");
     checkpoint->attempt = (uint32_t)attempt;
     checkpoint->world = (uint32_t)world;
     checkpoint->has_id = checkpoint->has_job = checkpoint->has_attempt = true;

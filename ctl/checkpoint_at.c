@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { HOLD_S = 6 * 3600 };
+/* A lease is renewed while bytes move; one that lapses lets retention go on soon after a reader
+ * died. */
+enum { HOLD_S = 1800, RENEW_MS = 300 * 1000, RENEW_PATIENCE_MS = 5000 };
 
 struct connect *checkpoint_at_connect(struct checkpoint_at_source *source, int *code)
 {
@@ -194,7 +196,7 @@ int checkpoint_at_find(struct checkpoint_at_source *source, const char *word,
                        struct checkpoint_at *out)
 {
     int code = VERB_OK;
-    *out = (struct checkpoint_at){0};
+    *out = (struct checkpoint_at){.source = source};
     if (*source->flags->vault)
         code = take_from_vault(source->flags->vault, word, out);
     else if (checkpoint_at_is_place(word))
@@ -251,26 +253,58 @@ static int find_place(struct connect *connect, struct checkpoint_at *at)
     return VERB_OK;
 }
 
-static int hold(struct connect *connect, struct checkpoint_at *at, uint32_t seconds)
-{
-    Pb__HoldCheckpointRequest request = PB__HOLD_CHECKPOINT_REQUEST__INIT;
+struct hold {
+    Pb__HoldCheckpointRequest request;
     char id[CONNECT_ID_SIZE], holder[CONNECT_ID_SIZE + 16];
+};
+
+static void hold_fill(struct hold *hold, struct connect *connect, const struct checkpoint_at *at,
+                      uint32_t seconds)
+{
+    pb__hold_checkpoint_request__init(&hold->request);
+    connect_request_id(connect, hold->id);
+    (void)snprintf(hold->holder, sizeof hold->holder, "rondoctl %s", at->hold);
+    hold->request.request_id = hold->id;
+    hold->request.holder = hold->holder;
+    hold->request.has_checkpoint = hold->request.has_lease_s = 1;
+    hold->request.checkpoint = at->row->id;
+    hold->request.lease_s = seconds;
+}
+
+static int hold_ask(struct connect *connect, const struct checkpoint_at *at, uint32_t seconds)
+{
+    struct hold hold;
     ProtobufCMessage *reply;
-    connect_request_id(connect, id);
-    if (!at->hold[0])
-        memcpy(at->hold, id, sizeof at->hold);
-    (void)snprintf(holder, sizeof holder, "rondoctl %s", at->hold);
-    request.request_id = id;
-    request.holder = holder;
-    request.has_checkpoint = request.has_lease_s = 1;
-    request.checkpoint = at->row->id;
-    request.lease_s = seconds;
-    int code = connect_ask(connect, "HoldCheckpoint", &request.base, &reply);
+    hold_fill(&hold, connect, at, seconds);
+    int code = connect_ask(connect, "HoldCheckpoint", &hold.request.base, &reply);
     if (code == VERB_OK)
         protobuf_c_message_free_unpacked(reply, NULL);
-    else
-        at->hold[0] = '\0';
     return code;
+}
+
+/* One short try: what is read goes on without the daemon, and the lease outlives a restart of it.
+ */
+static void hold_renew(struct connect *connect, const struct checkpoint_at *at)
+{
+    struct hold hold;
+    ProtobufCMessage *reply;
+    hold_fill(&hold, connect, at, HOLD_S);
+    if (rpc_client_call_wait(connect_client(connect), &pb__control__descriptor, "HoldCheckpoint",
+                             &hold.request.base, RENEW_PATIENCE_MS, &reply, NULL) == STATUS_OK)
+        protobuf_c_message_free_unpacked(reply, NULL);
+}
+
+void checkpoint_at_renew(void *arg)
+{
+    struct checkpoint_at_source *source = arg;
+    if (!source->held_count)
+        return;
+    int64_t now_ms = connect_now_ms(source->connect);
+    if (now_ms < source->renew_ms)
+        return;
+    for (size_t i = 0; i < source->held_count; i++)
+        hold_renew(source->connect, source->held[i]);
+    source->renew_ms = connect_now_ms(source->connect) + RENEW_MS;
 }
 
 int checkpoint_at_locate(struct checkpoint_at_source *source, struct checkpoint_at *at)
@@ -287,12 +321,26 @@ int checkpoint_at_open(struct checkpoint_at_source *source, struct checkpoint_at
         output_error("checkpoint %" PRId64 ": %s", at->row->id, at->away);
         return VERB_REFUSED;
     }
-    return code == VERB_OK ? hold(source->connect, at, HOLD_S) : code;
+    if (code != VERB_OK)
+        return code;
+    connect_request_id(source->connect, at->hold);
+    code = hold_ask(source->connect, at, HOLD_S);
+    if (code != VERB_OK) {
+        at->hold[0] = '\0';
+        return code;
+    }
+    source->held[source->held_count++] = at;
+    source->renew_ms = connect_now_ms(source->connect) + RENEW_MS;
+    return VERB_OK;
 }
 
 void checkpoint_at_close(struct checkpoint_at_source *source, struct checkpoint_at *at)
 {
-    if (at->hold[0])
-        (void)hold(source->connect, at, 0);
+    if (!at->hold[0])
+        return;
+    (void)hold_ask(source->connect, at, 0);
     at->hold[0] = '\0';
+    for (size_t i = 0; i < source->held_count; i++)
+        if (source->held[i] == at)
+            source->held[i] = source->held[--source->held_count];
 }

@@ -22,16 +22,22 @@ struct checkpoint_flags { /* first member of the config of these verbs */
 
 enum { CHECKPOINT_AT_LIST_MAX = 5000 };
 
+struct checkpoint_at_source;
 struct checkpoint_at {
-    Pb__Checkpoint *row; /* offline: what the manifest says, SEALED */
+    struct checkpoint_at_source *source; /* that found it */
+    Pb__Checkpoint *row;                 /* offline: what the manifest says, SEALED */
     bool offline;
     char *dir, *path; /* <dir>/<path> are its bytes; NULL: not on this machine, `away` says why */
     char *away;
     char hold[CONNECT_ID_SIZE]; /* the lease we have; "": none */
 };
+enum { CHECKPOINT_AT_HELD_MAX = 2 };
 struct checkpoint_at_source {
     const struct checkpoint_flags *flags;
-    struct connect *connect; /* once one is needed */
+    struct connect *connect;                            /* once one is needed */
+    struct checkpoint_at *held[CHECKPOINT_AT_HELD_MAX]; /* opened by a lease, not closed yet */
+    size_t held_count;
+    int64_t renew_ms; /* on the loop's clock: when the leases are asked for again */
 };
 
 /* The daemon, connected to at the first call; NULL: *code. */
@@ -47,8 +53,12 @@ int checkpoint_at_find(struct checkpoint_at_source *source, const char *word,
 void checkpoint_at_fini(struct checkpoint_at *at);
 /* Looks where its bytes are; where they are elsewhere, `away` says it and that is no failure. */
 int checkpoint_at_locate(struct checkpoint_at_source *source, struct checkpoint_at *at);
-/* Its bytes are to be read here: found on this machine, and kept by a lease of a few hours. */
+/* Its bytes are to be read here: found on this machine, and kept by a lease of half an hour. Stays
+ * where it is until it is closed; at most two at a time. */
 int checkpoint_at_open(struct checkpoint_at_source *source, struct checkpoint_at *at);
+/* Asks for the leases again, every few minutes: for the meter, whose work may take hours. arg: the
+ * source. */
+void checkpoint_at_renew(void *arg);
 /* The lease is given back. */
 void checkpoint_at_close(struct checkpoint_at_source *source, struct checkpoint_at *at);
 /* Says the failure of work on files; returns the exit code. Nothing is said of STATUS_CANCELLED. */

@@ -114,6 +114,7 @@ static enum status compare(const struct checkpoint_at *first, const struct check
     if (st != STATUS_OK)
         return st;
     meter_begin(&meter, "compare", 0);
+    meter_also(&meter, checkpoint_at_renew, first->source);
     st = diff_run(one, other, &meter.watcher, take, sink, sum, err);
     meter_end(&meter);
     return st;

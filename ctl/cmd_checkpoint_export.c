@@ -78,6 +78,7 @@ static int write_out(const struct checkpoint_at *at, const struct config *config
     enum status st = reader_open(at->dir, at->path, &options, &reader, &err);
     if (st == STATUS_OK) {
         meter_begin(&meter, "export", at->row->bytes);
+        meter_also(&meter, checkpoint_at_renew, at->source);
         st = strcmp(config->as, "dcp") == 0
                  ? export_dcp(at, reader, &meter.watcher, written, &err)
                  : export_hf(reader, config, max, &meter.watcher, written, &err);

@@ -86,6 +86,7 @@ static enum status copy(const struct checkpoint_at *at, const char *target,
     if (st != STATUS_OK)
         return st;
     meter_begin(&meter, "reshard", at->row->bytes);
+    meter_also(&meter, checkpoint_at_renew, at->source);
     st = reshard_copy(reader, storage, target, &meter.watcher, written->digest, err);
     meter_end(&meter);
     written->tensors = layout_table_count(storage);

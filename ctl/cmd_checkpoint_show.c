@@ -1,6 +1,8 @@
 /* cmd_checkpoint_show.c - one checkpoint: what it is of, where from, and its tensors. Loop thread.
  */
 #include "base/mem.h"
+#include "checkpoint/json_text.h"
+#include "checkpoint/vault_list.h"
 #include "ctl/checkpoint_at.h"
 #include "ctl/checkpoint_tensors.h"
 #include "ctl/cmd.h"
@@ -8,6 +10,7 @@
 #include "proto/text/text_format.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINEAGE_MAX = 20 };
@@ -28,34 +31,68 @@ static const struct option rows[] = {
 struct lineage { /* what is known beside the row */
     int64_t parents[LINEAGE_MAX];
     size_t count;
-    char *job, *code; /* the job's name, its code's digest; NULL */
+    char *job; /* its name; NULL */
 };
 
 static void lineage_fini(struct lineage *lineage)
 {
     mem_free(lineage->job);
-    mem_free(lineage->code);
 }
 
 /* --- where it comes from */
 
-static void find_parents(struct checkpoint_at_source *source, const Pb__Checkpoint *row,
+static int64_t parent_by_daemon(struct connect *connect, int64_t id)
+{
+    Pb__ShowCheckpointRequest request = PB__SHOW_CHECKPOINT_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    request.has_checkpoint = 1;
+    request.checkpoint = id;
+    if (connect_call(connect, "ShowCheckpoint", &request.base, &reply, NULL) != STATUS_OK)
+        return 0; /* it is of a job that is known no longer */
+    const Pb__CheckpointReply *of = (const Pb__CheckpointReply *)reply;
+    int64_t parent = of->checkpoint ? of->checkpoint->parent : 0;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return parent;
+}
+
+static int64_t parent_by_list(const struct vault_list *list, int64_t id)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const Pb__Checkpoint *row = list->entries[i].row;
+        if (row && row->id == id)
+            return row->parent;
+    }
+    return 0; /* it lies here no longer */
+}
+
+/* Where its forebears may lie: the vault that was named, or the directory of its job. */
+static char *around(const struct checkpoint_at *at, const char *vault)
+{
+    if (*vault)
+        return mem_strdup(vault);
+    SCOPED_TEXT char *place = mem_printf("%s/..", at->dir);
+    char *real = realpath(place, NULL);
+    const char *name = real ? strrchr(real, '/') : NULL;
+    if (name && strncmp(name, "/job-", 5) == 0)
+        return real;
+    mem_free(real);
+    return NULL;
+}
+
+static void find_parents(struct checkpoint_at_source *source, const struct checkpoint_at *at,
                          struct lineage *lineage)
 {
-    int64_t parent = row->parent;
+    SCOPED(vault_list_destroy) struct vault_list *list = NULL;
+    int64_t parent = at->row->parent;
+    SCOPED_TEXT char *place = at->offline && parent > 0 ? around(at, source->flags->vault) : NULL;
+    if (place)
+        (void)!vault_list_read(place, false, &list, NULL);
     while (parent > 0 && lineage->count < LINEAGE_MAX) {
-        Pb__ShowCheckpointRequest request = PB__SHOW_CHECKPOINT_REQUEST__INIT;
-        ProtobufCMessage *reply;
         lineage->parents[lineage->count++] = parent;
-        request.has_checkpoint = 1;
-        request.checkpoint = parent;
-        if (!source->connect || connect_call(source->connect, "ShowCheckpoint", &request.base,
-                                             &reply, NULL) != STATUS_OK)
-            return; /* it is of a job that is known no longer */
-        const Pb__CheckpointReply *of = (const Pb__CheckpointReply *)reply;
-        int64_t next = of->checkpoint ? of->checkpoint->parent : 0;
+        int64_t next = list              ? parent_by_list(list, parent)
+                       : source->connect ? parent_by_daemon(source->connect, parent)
+                                         : 0;
         parent = next < parent ? next : 0;
-        protobuf_c_message_free_unpacked(reply, NULL);
     }
 }
 
@@ -70,9 +107,6 @@ static void find_job(struct connect *connect, int64_t job, struct lineage *linea
     const Pb__ShowJobReply *show = (const Pb__ShowJobReply *)reply;
     const Pb__JobSpec *spec = show->job ? show->job->spec : NULL;
     lineage->job = spec && spec->name ? mem_strdup(spec->name) : NULL;
-    lineage->code = spec && spec->code && spec->code->digest && *spec->code->digest
-                        ? mem_strdup(spec->code->digest)
-                        : NULL;
     protobuf_c_message_free_unpacked(reply, NULL);
 }
 
@@ -116,7 +150,7 @@ static void say_lineage(const Pb__Checkpoint *row, const struct lineage *lineage
               lineage->job ? lineage->job : "", lineage->job ? ")" : "");
     text_addf(&line, ", attempt %u", row->attempt);
     say("job", text_get(&line));
-    say("code", lineage->code);
+    say("code", row->code);
     text_reset(&line);
     text_addf(&line, "step %" PRId64 ", %" PRId64 " samples (data cursor)", row->step,
               row->samples);
@@ -176,6 +210,7 @@ static void say_row(const struct checkpoint_at *at, const struct lineage *lineag
 static void say_json(const struct checkpoint_at *at, const struct lineage *lineage,
                      const struct text *tensors)
 {
+    const char *code = at->row->code ? at->row->code : "";
     struct text out;
     text_init(&out, (size_t)1 << 30);
     text_add(&out, "{\"checkpoint\": ");
@@ -183,7 +218,8 @@ static void say_json(const struct checkpoint_at *at, const struct lineage *linea
     text_add(&out, ",\n \"parents\": [");
     for (size_t i = 0; i < lineage->count; i++)
         text_addf(&out, "%s\"%" PRId64 "\"", i ? ", " : "", lineage->parents[i]);
-    text_addf(&out, "],\n \"code\": \"%s\"", lineage->code ? lineage->code : "");
+    text_add(&out, "],\n \"code\": ");
+    json_text_string(&out, code, strlen(code));
     if (tensors->len)
         text_addf(&out, ",\n \"tensors\": %s", text_get(tensors));
     text_add(&out, "}\n");
@@ -201,7 +237,7 @@ static int show(struct checkpoint_at_source *source, struct checkpoint_at *at,
     size_t limit = config->all ? SIZE_MAX : config->limit;
     int code = VERB_OK;
     text_init(&tensors, (size_t)512 << 20);
-    find_parents(source, at->row, &lineage);
+    find_parents(source, at, &lineage);
     if (!at->offline)
         find_job(source->connect, at->row->job, &lineage);
     if (!at->offline && sharded && checkpoint_at_usable(at->row))

@@ -77,6 +77,7 @@ static int verify_here(struct checkpoint_at_source *source, struct checkpoint_at
         return code;
     (void)clock_gettime(CLOCK_MONOTONIC, &from);
     meter_begin(&meter, "verify", at->row->bytes);
+    meter_also(&meter, checkpoint_at_renew, at->source);
     enum status st = verify_run(at->dir, at->path, at->offline ? NULL : at->row->manifest_digest,
                                 &meter.watcher, &report, &err);
     checkpoint_at_close(source, at);

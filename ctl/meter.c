@@ -60,6 +60,8 @@ static void moved(void *arg, uint64_t bytes)
     char fitted[400];
     int64_t now = now_ms();
     meter->done += bytes;
+    if (meter->also)
+        meter->also(meter->arg);
     if (!meter->tty || now - meter->shown_ms < SHOW_MS)
         return;
     meter->shown_ms = now;
@@ -94,6 +96,12 @@ void meter_begin(struct meter *meter, const char *what, uint64_t total)
     action.sa_flags = (int)SA_RESETHAND;
     sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
+}
+
+void meter_also(struct meter *meter, void (*also)(void *arg), void *arg)
+{
+    meter->also = also;
+    meter->arg = arg;
 }
 
 void meter_end(struct meter *meter)

@@ -14,9 +14,13 @@ struct meter {
     uint64_t done, total;   /* bytes; total 0: unknown */
     int64_t began_ms, shown_ms;
     bool shown, tty;
+    void (*also)(void *arg);
+    void *arg;
 };
 
 void meter_begin(struct meter *meter, const char *what, uint64_t total);
+/* Called as bytes move, in the thread of the work. */
+void meter_also(struct meter *meter, void (*also)(void *arg), void *arg);
 void meter_end(struct meter *meter); /* takes the line away */
 /* At the very end of a verb, when all is cleaned up: where Ctrl-C was pressed, the signal ends the
  * program now. */

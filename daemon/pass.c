@@ -182,7 +182,8 @@ static bool recheck(const struct pass *pass, const struct plan_entry *entry)
     return true;
 }
 
-/* One checkpoint directory for several nodes needs a vault that they share. */
+/* A checkpoint of several nodes needs a vault that they share, whoever decides when to save: asked
+ * at the first start, so that no later one is refused for it. */
 static bool vault_is_safe(const struct pass *pass, const struct job *job,
                           const struct plan_entry *entry)
 {
@@ -190,14 +191,15 @@ static bool vault_is_safe(const struct pass *pass, const struct job *job,
     const struct snapshot_job *wanted = &pass->snapshot.jobs[entry->job];
     const struct node *first = pass->nodes[entry->workers[0].node];
     const Pb__NodeInventory *inventory = node_view(first)->inventory;
+    const char *vault = wanted->vault ? wanted->vault : pass->hub->options.default_vault;
     bool several = false;
 
     if (!policy || policy->allow_node_vault)
         return true;
     for (size_t i = 1; i < entry->workers_count; i++)
         several |= entry->workers[i].node != entry->workers[0].node;
-    for (size_t i = 0; several && wanted->vault && i < inventory->n_vaults; i++)
-        if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, wanted->vault))
+    for (size_t i = 0; several && vault && i < inventory->n_vaults; i++)
+        if (inventory->vaults[i]->name && !strcmp(inventory->vaults[i]->name, vault))
             return inventory->vaults[i]->class_ != PB__VAULT__CLASS__NODE;
     return true;
 }

@@ -237,6 +237,12 @@ static uint32_t world_size(const struct job *job)
     return count;
 }
 
+static char *code_digest(const struct job *job)
+{
+    const Pb__Code *code = job_view(job)->spec->code;
+    return code && code->digest && *code->digest ? mem_strdup(code->digest) : NULL;
+}
+
 static struct save *save_create(struct job *job, const Pb__ActualStaged *staged)
 {
     struct hub *hub = job->hub;
@@ -263,6 +269,7 @@ static struct save *save_create(struct job *job, const Pb__ActualStaged *staged)
     row->created_us = loop_wall_us(hub->loop);
     row->vault = mem_strdup(staged->vault);
     row->path = mem_strdup(staged->path);
+    row->code = code_digest(job);
     row->version = 1;
     draft_add_take(&hub->drafts, &save->entry, &row->base);
     return save;

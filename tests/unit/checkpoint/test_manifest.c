@@ -36,6 +36,20 @@ static void both_forms_are_read(void **state)
     assert_null(manifest_part_of(two, 1));
 }
 
+static void the_code_is_said_where_there_is_one(void **state)
+{
+    static const char with[] =
+        "{\"format\": \"rondo-checkpoint-1\", " HEAD "\"code\": \"c0de\", \"parts\": []}";
+    SCOPED(manifest_destroy) struct manifest *one = NULL;
+    SCOPED(manifest_destroy) struct manifest *other = NULL;
+
+    (void)state;
+    assert_int_equal(manifest_parse(with, strlen(with), &one, NULL), STATUS_OK);
+    assert_string_equal(one->code, "c0de");
+    assert_int_equal(manifest_parse(plain, strlen(plain), &other, NULL), STATUS_OK);
+    assert_null(other->code);
+}
+
 static void refuse(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);
@@ -65,6 +79,8 @@ static void m59_what_is_not_exactly_so_is_refused(void **state)
         {"\"attempt\": 1", "\"attempt\": 4294967296"},
         {"\"job\": 7", "\"job\": 7, \"other\": 1"},
         {"checkpoint-", "checkpoint-9"},
+        {"\"job\": 7", "\"job\": 7, \"code\": 7"},
+        {"\"job\": 7", "\"job\": 7, \"code\": \"a\", \"code\": \"a\""},
         {"}]}]}", "}]}]} x"},
         {"}]}]}", "}]}]"},
         {"\"node\": \"n\"", "\"node\": \"\\u0000\""},
@@ -89,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_are_read),
+        cmocka_unit_test(the_code_is_said_where_there_is_one),
         cmocka_unit_test(m59_what_is_not_exactly_so_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

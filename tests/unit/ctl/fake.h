@@ -37,11 +37,12 @@ struct fake {
     _Atomic size_t code_bytes;
     _Atomic unsigned code_puts;
     _Atomic bool have_code;
-    _Atomic bool pinned, damaged; /* checkpoint 5 */
-    _Atomic int64_t verified;     /* how often it was asked for */
-    _Atomic bool impossible;      /* no change of a job is */
-    _Atomic int puts_away;        /* uploads that are refused at their ends */
-    _Atomic enum status refuse;   /* unary calls fail with it, without doing anything */
+    _Atomic bool pinned, damaged;    /* checkpoint 5 */
+    _Atomic int64_t verified;        /* how often it was asked for */
+    _Atomic unsigned holds, lease_s; /* HoldCheckpoint: how often; of the last one */
+    _Atomic bool impossible;         /* no change of a job is */
+    _Atomic int puts_away;           /* uploads that are refused at their ends */
+    _Atomic enum status refuse;      /* unary calls fail with it, without doing anything */
 
     char *ids[FAKE_JOBS_MAX], *names[FAKE_JOBS_MAX];
     _Atomic Pb__Job__State states[FAKE_JOBS_MAX]; /* set by tests without the lock */
@@ -339,7 +340,10 @@ static inline bool fake_checkpoint_answer(struct fake *fake, struct rpc_call *ca
         fake->verified++;
         fake_checkpoint(fake, call, ((const Pb__VerifyCheckpointRequest *)message)->checkpoint);
     } else if (type == &pb__hold_checkpoint_request__descriptor) {
-        fake_checkpoint(fake, call, ((const Pb__HoldCheckpointRequest *)message)->checkpoint);
+        const Pb__HoldCheckpointRequest *hold = (const Pb__HoldCheckpointRequest *)message;
+        fake->holds++;
+        fake->lease_s = hold->lease_s;
+        fake_checkpoint(fake, call, hold->checkpoint);
     } else if (type == &pb__plan_retention_request__descriptor) {
         fake_retention(call);
     } else {
