@@ -2,8 +2,8 @@
  * where the file system can, else through it.
  *
  * Blocking; after open any thread, many at once. Interrupted and short calls go on. Memory and
- * offsets of direct I/O must be multiples of IO_POOL_ALIGN; others go through the cache. Files are
- * never mapped: a file that shrinks is then an error, not a signal. Used in librondo. */
+ * offsets of direct I/O must be multiples of IO_POOL_ALIGN; others go through the cache. Used in
+ * librondo. */
 #pragma once
 #include "base/error.h"
 #include "base/mem.h"
@@ -16,6 +16,7 @@ struct io_file {
     int fd;              /* through the page cache; -1: not open */
     int direct;          /* the same file past it; -1: not possible here */
     atomic_bool shunned; /* direct I/O was refused: not tried again */
+    bool local;          /* on a disk of this machine, as far as is known */
     uint64_t bytes;      /* when opened; as asked for when created */
 };
 
@@ -49,6 +50,13 @@ int io_file_write(struct io_file *file, enum io_way way, const void *bytes, size
 int io_file_finish(struct io_file *file) MUST_CHECK;
 /* Are all of these bytes in the page cache? False also when nobody can tell. */
 bool io_file_cached(const struct io_file *file, size_t len, uint64_t at);
+/* The page cache's own memory with these bytes, for ranks of a node that read the same: the kernel
+ * then copies nothing. All pages are there when it returns, so that an error of the disk is NULL
+ * here, and not a signal later. NULL also for files of other machines, of another size than when
+ * they were opened, and on old kernels: read them. at is a multiple of IO_POOL_ALIGN; not to be
+ * kept longer than it takes to copy. */
+const void *io_file_map(const struct io_file *file, size_t len, uint64_t at);
+void io_file_unmap(const void *bytes, size_t len);
 /* The status of an errno of reading and writing: EXHAUSTED for a full disk or quota. */
 enum status io_file_status(int errnum);
 /* Sleeps; false: patience is over (or NULL). */

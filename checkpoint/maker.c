@@ -1,13 +1,15 @@
 /* maker.c - makes a sealed, sharded checkpoint. See maker.h. */
 #include "checkpoint/maker.h"
 #include "base/file.h"
-#include "checkpoint/digest.h"
+#include "checkpoint/block_sum.h"
+#include "checkpoint/block_table.h"
 #include "checkpoint/slot.h"
 #include "checkpoint/staging.h"
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_manifest.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +18,29 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define READ_BYTES ((size_t)1 << 20) /* a multiple of a block */
+#define READ_BYTES  ((size_t)1 << 20)
+#define FLUSH_BYTES ((size_t)16 << 20)
+
+/* A file that is being written. What comes in its order is digested as it comes; other files are
+ * read back in the end. */
+struct making {
+    int fd;
+    bool apart; /* bytes came out of their order */
+    struct block_sum sum;
+    XXH3_state_t *xxh3;
+    uint32_t *crcs;   /* of its blocks */
+    uint64_t flushed; /* is on its way to the disk, up to here */
+};
+
+/* Files of a rank that are being synced by a thread, while the next one is made. */
+struct behind {
+    pthread_t thread;
+    bool runs; /* the thread does */
+    struct making *files;
+    uint32_t count;
+    enum status st;
+    struct error err;
+};
 
 struct maker {
     struct staging *staging;
@@ -26,32 +50,69 @@ struct maker {
     Pb__Checkpoint *row;
     uint32_t rank; /* that is being made, or the next */
     struct shard_image *image;
-    int *fds;
+    struct making *files;
+    struct block_table *blocks;
     uint64_t *written; /* bytes of each piece */
+    struct behind behind;
 };
 
 /* --- beginning and end */
 
+static void making_fini(struct making *file)
+{
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    (void)XXH3_freeState(file->xxh3);
+}
+
 static void rank_fini(struct maker *maker)
 {
-    for (uint32_t i = 0; maker->image && i < shard_image_files(maker->image); i++) {
-        if (maker->fds[i] >= 0)
-            (void)close(maker->fds[i]);
-    }
+    for (uint32_t i = 0; maker->files && i < shard_image_files(maker->image); i++)
+        making_fini(&maker->files[i]);
     shard_image_destroy(maker->image);
     maker->image = NULL;
-    mem_free(maker->fds);
+    block_table_destroy(maker->blocks);
+    mem_free(maker->files);
     mem_free(maker->written);
     mem_free(maker->part);
-    maker->fds = NULL;
+    maker->blocks = NULL;
+    maker->files = NULL;
     maker->written = NULL;
     maker->part = NULL;
+}
+
+static void *behind_main(void *arg)
+{
+    struct behind *behind = arg;
+
+    for (uint32_t i = 0; i < behind->count && behind->st == STATUS_OK; i++)
+        if (fdatasync(behind->files[i].fd) != 0)
+            behind->st =
+                error_set(&behind->err, file_status(errno), "sync a shard: %s", strerror(errno));
+    return NULL;
+}
+
+/* What was being synced is durable, or never will be. */
+static enum status behind_join(struct behind *behind, struct error *err)
+{
+    if (behind->runs)
+        (void)pthread_join(behind->thread, NULL);
+    for (uint32_t i = 0; i < behind->count; i++)
+        making_fini(&behind->files[i]);
+    mem_free(behind->files);
+    behind->runs = false;
+    behind->files = NULL;
+    behind->count = 0;
+    if (behind->st != STATUS_OK && err)
+        *err = behind->err;
+    return behind->st;
 }
 
 void maker_destroy(struct maker *maker)
 {
     if (!maker)
         return;
+    (void)behind_join(&maker->behind, NULL);
     rank_fini(maker);
     staging_destroy(maker->staging);
     if (maker->row)
@@ -81,20 +142,80 @@ enum status maker_create(const char *target, const struct layout_table *storage,
 
 /* --- a rank */
 
-static enum status file_begin(struct maker *maker, uint32_t file, struct error *err)
+static enum status making_begin(struct making *file, const char *path, uint32_t *crcs,
+                                struct error *err)
 {
-    SCOPED_TEXT char *path = mem_printf("%s/%s", maker->part, shard_image_name(maker->image, file));
-    size_t len;
-    const void *head = shard_image_head(maker->image, file, &len);
-    int errnum;
-
-    maker->fds[file] = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (maker->fds[file] < 0)
+    *file = (struct making){.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666),
+                            .crcs = crcs};
+    if (file->fd < 0)
         return error_set(err, file_status(errno), "make %s: %s", path, strerror(errno));
-    errnum = posix_fallocate(maker->fds[file], 0, (off_t)shard_image_bytes(maker->image, file));
+    file->xxh3 = XXH3_createState();
+    if (!file->xxh3)
+        return error_set(err, STATUS_EXHAUSTED, "no memory for a digest");
+    (void)XXH3_128bits_reset(file->xxh3);
+    return STATUS_OK;
+}
+
+static void making_digest(struct making *file, const void *bytes, size_t len)
+{
+    (void)XXH3_128bits_update(file->xxh3, bytes, len);
+    block_sum_add(&file->sum, bytes, len, file->crcs);
+}
+
+/* Has the disk begin meanwhile, so that little is left for the sync. */
+static void making_flush(struct making *file)
+{
+    if (file->sum.at - file->flushed < FLUSH_BYTES)
+        return;
+    (void)sync_file_range(file->fd, (off_t)file->flushed, (off_t)(file->sum.at - file->flushed),
+                          SYNC_FILE_RANGE_WRITE);
+    file->flushed = file->sum.at;
+}
+
+static enum status making_write(struct making *file, const void *bytes, size_t len, uint64_t at,
+                                struct error *err)
+{
+    enum status st = file_write_at(file->fd, bytes, len, at, err);
+
+    file->apart |= at != file->sum.at;
+    if (st != STATUS_OK || file->apart)
+        return st;
+    making_digest(file, bytes, len);
+    making_flush(file);
+    return STATUS_OK;
+}
+
+static enum status file_begin(struct maker *maker, uint32_t index, struct error *err)
+{
+    SCOPED_TEXT char *path =
+        mem_printf("%s/%s", maker->part, shard_image_name(maker->image, index));
+    struct making *file = &maker->files[index];
+    size_t len;
+    const void *head = shard_image_head(maker->image, index, &len);
+    enum status st = making_begin(file, path, maker->blocks->files[index].crcs, err);
+
+    if (st != STATUS_OK)
+        return st;
+    int errnum = posix_fallocate(file->fd, 0, (off_t)shard_image_bytes(maker->image, index));
     if (errnum)
         return error_set(err, file_status(errnum), "make room for %s: %s", path, strerror(errnum));
-    return file_write_at(maker->fds[file], head, len, 0, err);
+    return making_write(file, head, len, 0, err);
+}
+
+static enum status files_prepare(struct maker *maker, struct error *err)
+{
+    uint32_t files = shard_image_files(maker->image);
+    SCOPED(mem_free) void *memory = mem_array(files + 1, sizeof(uint64_t));
+    uint64_t *sizes = memory;
+
+    maker->files = mem_array(files + 1, sizeof(*maker->files));
+    for (uint32_t i = 0; i < files; i++) {
+        maker->files[i].fd = -1;
+        sizes[i] = shard_image_bytes(maker->image, i);
+    }
+    maker->blocks = block_table_create(sizes, files);
+    return maker->blocks ? STATUS_OK
+                         : error_set(err, STATUS_EXHAUSTED, "more blocks than a table holds");
 }
 
 enum status maker_rank_begin(struct maker *maker, const struct shard_image **image,
@@ -104,16 +225,15 @@ enum status maker_rank_begin(struct maker *maker, const struct shard_image **ima
 
     if (st != STATUS_OK)
         return st;
-    uint32_t files = shard_image_files(maker->image);
-    maker->fds = mem_array(files ? files : 1, sizeof(*maker->fds));
-    for (uint32_t i = 0; i < files; i++)
-        maker->fds[i] = -1;
+    st = files_prepare(maker, err);
+    if (st != STATUS_OK)
+        return st;
     maker->written = mem_array(shard_image_count(maker->image) + 1, sizeof(*maker->written));
     maker->part =
         mem_printf("%s/%s-%u", staging_path(maker->staging), maker->facts.role, maker->rank);
     if (mkdir(maker->part, 0777) != 0)
         return error_set(err, file_status(errno), "make %s: %s", maker->part, strerror(errno));
-    for (uint32_t i = 0; i < files && st == STATUS_OK; i++)
+    for (uint32_t i = 0; i < shard_image_files(maker->image) && st == STATUS_OK; i++)
         st = file_begin(maker, i, err);
     if (st == STATUS_OK)
         *image = maker->image;
@@ -128,45 +248,41 @@ enum status maker_write(struct maker *maker, size_t piece, uint64_t at, const vo
     if (at > to->bytes || len > to->bytes - at)
         return error_set(err, STATUS_INTERNAL, "bytes behind the end of a piece");
     maker->written[piece] += len;
-    return file_write_at(maker->fds[to->piece], bytes, len, to->at + at, err);
+    return making_write(&maker->files[to->piece], bytes, len, to->at + at, err);
 }
 
 /* --- digests */
 
-/* Reads the file back through the page cache, which has it, and syncs it. */
-static enum status digest_back(int fd, const char *name, struct block_file *blocks,
-                               Pb__CheckpointFile *out, struct error *err)
+/* Through the page cache, which has it. */
+static enum status read_back(struct making *file, const char *name, struct error *err)
 {
     SCOPED(mem_free) void *buffer = mem_array(READ_BYTES, 1);
-    XXH3_state_t *xxh3 = XXH3_createState();
-    uint64_t at = 0;
-    uint32_t crc = 0, block = 0;
-    ssize_t got = 0;
+    ssize_t got;
 
-    if (!xxh3)
-        return error_set(err, STATUS_EXHAUSTED, "no memory for a digest");
-    (void)XXH3_128bits_reset(xxh3);
-    while ((got = pread(fd, buffer, READ_BYTES, (off_t)at)) > 0 || (got < 0 && errno == EINTR)) {
-        if (got < 0)
-            continue;
-        (void)XXH3_128bits_update(xxh3, buffer, (size_t)got);
-        crc = digest_crc32c(crc, buffer, (size_t)got);
-        for (size_t k = 0; blocks && k < (size_t)got && block < blocks->count;
-             k += BLOCK_TABLE_BLOCK) {
-            size_t left = (size_t)got - k;
-            blocks->crcs[block++] = digest_crc32c(
-                0, (const char *)buffer + k, left < BLOCK_TABLE_BLOCK ? left : BLOCK_TABLE_BLOCK);
-        }
-        at += (uint64_t)got;
-    }
+    file->sum = (struct block_sum){0};
+    (void)XXH3_128bits_reset(file->xxh3);
+    while ((got = pread(file->fd, buffer, READ_BYTES, (off_t)file->sum.at)) > 0 ||
+           (got < 0 && errno == EINTR))
+        if (got > 0)
+            making_digest(file, buffer, (size_t)got);
+    return got < 0 ? error_set(err, file_status(errno), "read %s: %s", name, strerror(errno))
+                   : STATUS_OK;
+}
+
+/* All came: its digests are known. */
+static enum status making_end(struct making *file, const char *name, Pb__CheckpointFile *out,
+                              struct error *err)
+{
     XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(xxh3));
-    (void)XXH3_freeState(xxh3);
-    if (got < 0 || fdatasync(fd) != 0)
-        return error_set(err, file_status(errno), "sync %s: %s", name, strerror(errno));
+    enum status st = file->apart ? read_back(file, name, err) : STATUS_OK;
+
+    if (st != STATUS_OK)
+        return st;
+    block_sum_end(&file->sum, file->crcs);
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(file->xxh3));
     out->has_bytes = out->has_crc32c = true;
-    out->bytes = at;
-    out->crc32c = crc;
+    out->bytes = file->sum.at;
+    out->crc32c = file->sum.crc32c;
     out->xxh3 = mem_alloc(33);
     text_to_hex(canonical.digest, sizeof(canonical.digest), out->xxh3);
     return STATUS_OK;
@@ -207,14 +323,17 @@ enum status maker_file(struct maker *maker, const char *name, const void *bytes,
                        struct error *err)
 {
     SCOPED_TEXT char *path = mem_printf("%s/%s", maker->part, name);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    SCOPED(mem_free) void *crcs = mem_array((size_t)block_table_count(len) + 1, sizeof(uint32_t));
+    struct making file;
+    enum status st = making_begin(&file, path, crcs, err);
 
-    if (fd < 0)
-        return error_set(err, file_status(errno), "make %s: %s", path, strerror(errno));
-    enum status st = file_write_at(fd, bytes, len, 0, err);
     if (st == STATUS_OK)
-        st = digest_back(fd, name, NULL, file_add(maker, name), err);
-    (void)close(fd);
+        st = making_write(&file, bytes, len, 0, err);
+    if (st == STATUS_OK)
+        st = making_end(&file, name, file_add(maker, name), err);
+    if (st == STATUS_OK && fdatasync(file.fd) != 0)
+        st = error_set(err, file_status(errno), "sync %s: %s", name, strerror(errno));
+    making_fini(&file);
     return st;
 }
 
@@ -231,13 +350,17 @@ static enum status check_written(const struct maker *maker, struct error *err)
     return STATUS_OK;
 }
 
-static enum status write_blocks(struct maker *maker, const struct block_table *table,
-                                const uint64_t *sizes, struct error *err)
+static enum status write_blocks(struct maker *maker, struct error *err)
 {
-    size_t len = block_table_bytes(sizes, table->files_count);
-    SCOPED(mem_free) void *bytes = mem_array(len, 1);
+    uint32_t files = shard_image_files(maker->image);
+    SCOPED(mem_free) void *memory = mem_array(files + 1, sizeof(uint64_t));
+    uint64_t *sizes = memory;
 
-    block_table_print(table, bytes);
+    for (uint32_t i = 0; i < files; i++)
+        sizes[i] = shard_image_bytes(maker->image, i);
+    size_t len = block_table_bytes(sizes, files);
+    SCOPED(mem_free) void *bytes = mem_array(len, 1);
+    block_table_print(maker->blocks, bytes);
     return maker_file(maker, SLOT_BLOCKS_NAME, bytes, len, err);
 }
 
@@ -253,30 +376,36 @@ static enum status write_layout(struct maker *maker, struct error *err)
     return st;
 }
 
+static void behind_begin(struct maker *maker)
+{
+    struct behind *behind = &maker->behind;
+
+    behind->files = TAKE(maker->files);
+    behind->count = shard_image_files(maker->image);
+    behind->runs = pthread_create(&behind->thread, NULL, behind_main, behind) == 0;
+    if (!behind->runs)
+        (void)behind_main(behind);
+}
+
 enum status maker_rank_end(struct maker *maker, struct error *err)
 {
-    uint32_t files = shard_image_files(maker->image);
-    SCOPED(mem_free) void *memory = mem_array(files + 1, sizeof(uint64_t));
-    SCOPED(block_table_destroy) struct block_table *table = NULL;
-    uint64_t *sizes = memory;
     enum status st = check_written(maker, err);
 
-    for (uint32_t i = 0; i < files; i++)
-        sizes[i] = shard_image_bytes(maker->image, i);
-    table = block_table_create(sizes, files);
-    if (!table)
-        return error_set(err, STATUS_EXHAUSTED, "more blocks than a table holds");
-    for (uint32_t i = 0; i < files && st == STATUS_OK; i++)
-        st = digest_back(maker->fds[i], shard_image_name(maker->image, i), &table->files[i],
-                         file_add(maker, shard_image_name(maker->image, i)), err);
+    for (uint32_t i = 0; i < shard_image_files(maker->image) && st == STATUS_OK; i++) {
+        const char *name = shard_image_name(maker->image, i);
+        st = making_end(&maker->files[i], name, file_add(maker, name), err);
+    }
     if (st == STATUS_OK)
-        st = write_blocks(maker, table, sizes, err);
+        st = write_blocks(maker, err);
     if (st == STATUS_OK && maker->rank == 0)
         st = write_layout(maker, err);
     if (st == STATUS_OK)
         st = file_sync_dir(maker->part, err);
+    if (st == STATUS_OK)
+        st = behind_join(&maker->behind, err); /* of the rank before */
     if (st != STATUS_OK)
         return st;
+    behind_begin(maker);
     rank_fini(maker);
     maker->rank++;
     return STATUS_OK;
@@ -320,12 +449,15 @@ enum status maker_seal(struct maker *maker, char digest[65], struct error *err)
     if (maker->rank != layout_table_world(maker->storage))
         return error_set(err, STATUS_INTERNAL, "%u of %u ranks were made", maker->rank,
                          layout_table_world(maker->storage));
+    enum status st = behind_join(&maker->behind, err);
+    if (st != STATUS_OK)
+        return st;
     row_fill(maker);
     text_init(&manifest, VAULT_MANIFEST_MAX);
     vault_manifest_build(maker->row, &manifest, sum);
-    enum status st = manifest.full ? error_set(err, STATUS_EXHAUSTED, "the manifest is too large")
-                                   : staging_file(maker->staging, VAULT_MANIFEST_NAME,
-                                                  manifest.data, manifest.len, err);
+    st = manifest.full
+             ? error_set(err, STATUS_EXHAUSTED, "the manifest is too large")
+             : staging_file(maker->staging, VAULT_MANIFEST_NAME, manifest.data, manifest.len, err);
     text_fini(&manifest);
     if (st == STATUS_OK)
         st = staging_publish(maker->staging, err);

@@ -260,6 +260,7 @@ void reader_close(struct reader *reader)
 {
     if (!reader)
         return;
+    io_pool_destroy(reader->pool);
     vault_tree_close(reader->dir);
     manifest_destroy(reader->manifest);
     layout_table_destroy(reader->layout);

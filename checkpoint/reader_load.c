@@ -87,12 +87,19 @@ static void tell(const struct reader_load *load, struct reader_stats *stats)
     };
 }
 
-/* Little data needs neither many threads nor large buffers. */
-static enum status make_pool(const struct plan *plan, struct io_pool **out, struct error *err)
+/* Little data needs neither many threads nor large buffers. A pool stays for the next load: its
+ * buffers have their pages. */
+static enum status need_pool(struct reader *reader, const struct plan *plan, struct error *err)
 {
-    const struct io_pool_options small = {.threads = 1, .buffer_bytes = SHARD_READ_CHUNK};
+    const struct io_pool_options little = {.threads = 1, .buffer_bytes = SHARD_READ_CHUNK};
+    bool small = plan_bytes(plan) <= SMALL_BYTES;
 
-    return io_pool_create(plan_bytes(plan) <= SMALL_BYTES ? &small : NULL, out, err);
+    if (reader->pool && (small || !reader->pool_is_small))
+        return STATUS_OK;
+    io_pool_destroy(reader->pool);
+    reader->pool = NULL;
+    reader->pool_is_small = small;
+    return io_pool_create(small ? &little : NULL, &reader->pool, err);
 }
 
 enum status reader_load(struct reader *reader, const struct layout_table *target, uint32_t rank,
@@ -100,7 +107,6 @@ enum status reader_load(struct reader *reader, const struct layout_table *target
 {
     const struct plan_options options = {.partial = reader->options.partial};
     SCOPED(plan_destroy) struct plan *plan = NULL;
-    SCOPED(io_pool_destroy) struct io_pool *pool = NULL;
     enum status st = plan_rank(reader->layout, target, rank, &options, &plan, err);
 
     if (st != STATUS_OK)
@@ -110,8 +116,8 @@ enum status reader_load(struct reader *reader, const struct layout_table *target
     struct reader_load load = {
         .reader = reader, .plan = plan, .pieces = pieces, .first = first, .runs = runs};
     size_t count = list_runs(plan, runs);
-    st = make_pool(plan, &pool, err);
-    load.pool = pool;
+    st = need_pool(reader, plan, err);
+    load.pool = reader->pool;
     if (st == STATUS_OK)
         st = load_all(&load, count, err);
     if (st == STATUS_OK && stats)

@@ -1,6 +1,7 @@
 /* reader_stream.c - the bytes of tensors, a window at a time. See reader_stream.h. */
 #include "checkpoint/reader_stream.h"
 #include "checkpoint/layout_build.h"
+#include <pthread.h>
 #include <string.h>
 
 struct part { /* a contiguous run of a piece: a box of its own */
@@ -8,17 +9,29 @@ struct part { /* a contiguous run of a piece: a box of its own */
     uint64_t at, bytes; /* in the piece */
     struct layout_box box;
 };
+struct batch { /* what is loaded at once */
+    struct part *parts;
+    size_t count, room;
+    uint64_t bytes;
+    unsigned char *memory;
+    size_t memory_len;
+};
+/* One batch is loaded by a thread of its own while the one before is handed over. */
 struct stream {
     struct reader *reader;
     const struct reader_stream_piece *pieces;
     reader_stream_fn fn;
     void *arg;
     size_t window;
-    struct part *parts; /* of the batch that grows */
-    size_t count, room;
-    uint64_t bytes;
-    unsigned char *memory;
-    size_t memory_len;
+    struct batch batches[2];
+    unsigned
+        grows; /* index of the batch that parts are added to; the other one is loaded, or empty */
+};
+struct loading {
+    const struct stream *stream;
+    struct batch *batch;
+    enum status st;
+    struct error err;
 };
 
 struct layout_box reader_stream_whole(const struct layout_tensor *tensor)
@@ -53,13 +66,13 @@ static enum status batch_add(struct layout_build *build, const struct layout_ten
     return st == STATUS_OK ? layout_build_tensor(build, &copy, err) : st;
 }
 
-static enum status batch_table(const struct stream *stream, struct layout_table **out,
-                               struct error *err)
+static enum status batch_table(const struct stream *stream, const struct batch *batch,
+                               struct layout_table **out, struct error *err)
 {
     SCOPED(layout_build_destroy) struct layout_build *build = layout_build_create(1);
 
-    for (size_t i = 0; i < stream->count; i++) {
-        const struct part *part = &stream->parts[i];
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct part *part = &batch->parts[i];
         enum status st = batch_add(build, tensor_of(stream, part->piece), part, err);
         if (st != STATUS_OK)
             return st;
@@ -67,51 +80,75 @@ static enum status batch_table(const struct stream *stream, struct layout_table 
     return layout_build_finish(build, out, err);
 }
 
-static enum status batch_hand_over(struct stream *stream, struct error *err)
+static enum status batch_hand_over(const struct stream *stream, struct batch *batch,
+                                   struct error *err)
 {
+    enum status st = STATUS_OK;
     size_t at = 0;
 
-    for (size_t i = 0; i < stream->count; i++) {
-        const struct part *part = &stream->parts[i];
-        enum status st = stream->fn(stream->arg, part->piece, part->at, stream->memory + at,
-                                    (size_t)part->bytes, err);
-        if (st != STATUS_OK)
-            return st;
+    for (size_t i = 0; i < batch->count && st == STATUS_OK; i++) {
+        const struct part *part = &batch->parts[i];
+        st = stream->fn(stream->arg, part->piece, part->at, batch->memory + at, (size_t)part->bytes,
+                        err);
         at += (size_t)part->bytes;
     }
-    return STATUS_OK;
+    batch->count = 0;
+    batch->bytes = 0;
+    return st;
 }
 
-static enum status batch_load(struct stream *stream, struct error *err)
+static enum status batch_load(const struct stream *stream, struct batch *batch, struct error *err)
 {
     SCOPED(layout_table_destroy) struct layout_table *table = NULL;
-    SCOPED(mem_free) void *pieces = mem_array(stream->count, sizeof(void *));
+    SCOPED(mem_free) void *pieces = mem_array(batch->count, sizeof(void *));
     size_t at = 0;
-    enum status st = batch_table(stream, &table, err);
+    enum status st = batch_table(stream, batch, &table, err);
 
     if (st != STATUS_OK)
         return st;
-    if (stream->memory_len < stream->bytes) {
-        mem_free(stream->memory);
-        stream->memory_len = (size_t)stream->bytes;
-        stream->memory = mem_array(stream->memory_len, 1);
+    if (batch->memory_len < batch->bytes) {
+        mem_free(batch->memory);
+        batch->memory_len = (size_t)batch->bytes;
+        batch->memory = mem_array(batch->memory_len, 1);
     }
-    for (size_t i = 0; i < stream->count; at += (size_t)stream->parts[i++].bytes)
-        ((void **)pieces)[i] = stream->memory + at;
+    for (size_t i = 0; i < batch->count; at += (size_t)batch->parts[i++].bytes)
+        ((void **)pieces)[i] = batch->memory + at;
     return reader_load(stream->reader, table, 0, pieces, NULL, err);
 }
 
+static void *load_main(void *arg)
+{
+    struct loading *loading = arg;
+
+    loading->st = batch_load(loading->stream, loading->batch, &loading->err);
+    return NULL;
+}
+
+/* Loads the batch that grew, and hands over the one before meanwhile. */
 static enum status batch_run(struct stream *stream, struct error *err)
 {
-    enum status st = STATUS_OK;
+    struct batch *before = &stream->batches[1 - stream->grows];
+    struct loading loading = {.stream = stream, .batch = &stream->batches[stream->grows]};
+    pthread_t thread;
+    bool beside = before->count && pthread_create(&thread, NULL, load_main, &loading) == 0;
 
-    if (stream->count)
-        st = batch_load(stream, err);
-    if (st == STATUS_OK)
-        st = batch_hand_over(stream, err);
-    stream->count = 0;
-    stream->bytes = 0;
-    return st;
+    if (!beside)
+        (void)load_main(&loading);
+    enum status st = batch_hand_over(stream, before, err);
+    if (beside)
+        (void)pthread_join(thread, NULL);
+    if (st == STATUS_OK && loading.st != STATUS_OK && err)
+        *err = loading.err;
+    stream->grows = 1 - stream->grows;
+    return st == STATUS_OK ? loading.st : st;
+}
+
+/* No part is added any more. */
+static enum status batch_last(struct stream *stream, struct error *err)
+{
+    enum status st = stream->batches[stream->grows].count ? batch_run(stream, err) : STATUS_OK;
+
+    return st == STATUS_OK ? batch_hand_over(stream, &stream->batches[1 - stream->grows], err) : st;
 }
 
 /* --- pieces into parts */
@@ -119,19 +156,22 @@ static enum status batch_run(struct stream *stream, struct error *err)
 /* A table holds a tensor once, so that a second part of it begins another batch. */
 static enum status part_add(struct stream *stream, const struct part *part, struct error *err)
 {
-    if (stream->count && (stream->bytes + part->bytes > stream->window ||
-                          stream->pieces[stream->parts[stream->count - 1].piece].tensor ==
-                              stream->pieces[part->piece].tensor)) {
+    struct batch *batch = &stream->batches[stream->grows];
+
+    if (batch->count && (batch->bytes + part->bytes > stream->window ||
+                         stream->pieces[batch->parts[batch->count - 1].piece].tensor ==
+                             stream->pieces[part->piece].tensor)) {
         enum status st = batch_run(stream, err);
         if (st != STATUS_OK)
             return st;
+        batch = &stream->batches[stream->grows];
     }
-    if (stream->count == stream->room) {
-        stream->room = stream->room ? 2 * stream->room : 64;
-        stream->parts = mem_resize(stream->parts, stream->room, sizeof(*stream->parts));
+    if (batch->count == batch->room) {
+        batch->room = batch->room ? 2 * batch->room : 64;
+        batch->parts = mem_resize(batch->parts, batch->room, sizeof(*batch->parts));
     }
-    stream->parts[stream->count++] = *part;
-    stream->bytes += part->bytes;
+    batch->parts[batch->count++] = *part;
+    batch->bytes += part->bytes;
     return STATUS_OK;
 }
 
@@ -232,8 +272,10 @@ enum status reader_stream(struct reader *reader, const struct reader_stream_piec
     for (size_t i = 0; i < count && st == STATUS_OK; i++)
         st = piece_add(&stream, i, err);
     if (st == STATUS_OK)
-        st = batch_run(&stream, err);
-    mem_free(stream.parts);
-    mem_free(stream.memory);
+        st = batch_last(&stream, err);
+    for (size_t i = 0; i < COUNT_OF(stream.batches); i++) {
+        mem_free(stream.batches[i].parts);
+        mem_free(stream.batches[i].memory);
+    }
     return st;
 }

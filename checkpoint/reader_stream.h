@@ -1,12 +1,12 @@
 /* reader_stream.h - the bytes of tensors in their order, a window at a time: for exports, copies
- * into other layouts and comparisons, which need no more memory than the window.
+ * into other layouts and comparisons, which need no more memory than two windows.
  *
- * Blocking; one thread a reader, which must have been opened with options.partial. Every byte is
- * checked before it is handed over. */
+ * Blocking; one thread a reader, which must have been opened with options.partial. The next window
+ * is loaded by another thread while one is handed over. Every byte is checked before that. */
 #pragma once
 #include "checkpoint/reader.h"
 
-#define READER_STREAM_WINDOW ((size_t)96 << 20) /* bytes; a good choice for disks */
+#define READER_STREAM_WINDOW ((size_t)64 << 20) /* bytes; a good choice for disks */
 
 struct reader_stream_piece {
     size_t tensor; /* of reader_layout */

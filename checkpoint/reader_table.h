@@ -13,6 +13,8 @@ struct reader {
     struct manifest *manifest;
     struct layout_table *layout;
     struct io_patience patience;
+    struct io_pool *pool; /* of the last load; NULL before the first */
+    bool pool_is_small;
     char damaged[READER_DAMAGED_MAX];
 };
 

@@ -200,6 +200,31 @@ static enum status blocks_cached(struct shard_read *read, struct range all, unsi
     return st;
 }
 
+/* Out of the page cache's own pages. What is given away was copied out of them before it was
+ * checked, or while it was: a page may change. */
+static enum status blocks_mapped(struct shard_read *read, struct range all,
+                                 const unsigned char *bytes, unsigned char *buffer,
+                                 const struct shard_read_sink *sink,
+                                 struct shard_read_counts *counts, struct error *err)
+{
+    enum status st = STATUS_OK;
+
+    for (size_t done = 0; done < all.len && st == STATUS_OK; done += BLOCK_TABLE_BLOCK) {
+        struct range block = {all.at + done, block_len(all, done)};
+        unsigned char *to = sink->place ? sink->place(sink->arg, block.at, block.len) : NULL;
+        const unsigned char *from = bytes + done;
+        if (!to)
+            from = memcpy(buffer, from, block.len);
+        if (give_block(read, block, from, to, sink))
+            continue;
+        st = again(read, IO_CACHED, block, buffer, counts, err);
+        if (st == STATUS_OK)
+            sink->take(sink->arg, block.at, buffer, block.len);
+    }
+    add(&counts->cached, all.len);
+    return st;
+}
+
 static enum status blocks_direct(struct shard_read *read, struct range all, unsigned char *buffer,
                                  const struct shard_read_sink *sink,
                                  struct shard_read_counts *counts, struct error *err)
@@ -216,12 +241,17 @@ enum status shard_read_blocks(struct shard_read *read, const struct shard_read_s
                               struct shard_read_counts *counts, struct error *err)
 {
     struct range all = range_of(read, span->first, span->count);
-    bool cached =
-        span->shared || read->copy.fd >= 0 || io_file_cached(&read->file, all.len, all.at);
+    bool cached = io_file_cached(&read->file, all.len, all.at), copy = read->copy.fd >= 0;
+    const void *bytes = cached && !copy ? io_file_map(&read->file, all.len, all.at) : NULL;
 
-    if (!cached)
+    if (bytes) {
+        enum status st = blocks_mapped(read, all, bytes, buffer, sink, counts, err);
+        io_file_unmap(bytes, all.len);
+        return st;
+    }
+    if (!cached && !copy && !span->shared)
         return blocks_direct(read, all, buffer, sink, counts, err);
-    if (span->shared && read->copy.fd < 0) /* a larger request than read-ahead would make */
+    if (!copy && !cached) /* a larger request than read-ahead would make */
         (void)posix_fadvise(read->file.fd, (off_t)all.at, (off_t)all.len, POSIX_FADV_WILLNEED);
     return blocks_cached(read, all, buffer, sink, counts, err);
 }

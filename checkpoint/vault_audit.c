@@ -14,7 +14,10 @@
 #include <xxhash.h>
 
 #include "base/text.h"
+#include "checkpoint/block_sum.h"
+#include "checkpoint/block_table.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/slot.h"
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_manifest.h"
 #include "checkpoint/vault_tree.h"
@@ -29,7 +32,8 @@ struct vault_audit {
     size_t *index;                  /* of each part in the manifest */
     int fd;                         /* of the file that is being read; -1: none */
     uint64_t at, bytes;
-    uint32_t crc32c;
+    struct block_sum sum;
+    uint32_t *crcs; /* of the file's blocks */
     EVP_MD_CTX *sha;
     XXH3_state_t *xxh3;
     struct text lines;
@@ -86,6 +90,7 @@ void vault_audit_destroy(struct vault_audit *audit)
         pb__checkpoint__free_unpacked(audit->manifest, NULL);
     mem_free(audit->parts);
     mem_free(audit->index);
+    mem_free(audit->crcs);
     EVP_MD_CTX_free(audit->sha);
     XXH3_freeState(audit->xxh3);
     text_fini(&audit->lines);
@@ -109,7 +114,9 @@ static enum status file_begin(struct vault_audit *audit, const Pb__CheckpointFil
         return error_set(err, STATUS_DATA_LOSS, "%s has %" PRId64 " bytes, not %" PRIu64,
                          want->path, (int64_t)st.st_size, want->bytes);
     audit->at = 0;
-    audit->crc32c = 0;
+    audit->sum = (struct block_sum){0};
+    mem_free(audit->crcs);
+    audit->crcs = mem_array((size_t)block_table_count(want->bytes) + 1, sizeof *audit->crcs);
     if (EVP_DigestInit_ex(audit->sha, EVP_sha256(), NULL) != 1 ||
         XXH3_128bits_reset(audit->xxh3) != XXH_OK)
         return error_set(err, STATUS_INTERNAL, "begin a digest");
@@ -130,7 +137,7 @@ static enum status file_read(struct vault_audit *audit, const Pb__CheckpointFile
                          "read %s at %" PRIu64 ": %s", want->path, audit->at, strerror(errno));
     if (got == 0)
         return error_set(err, STATUS_DATA_LOSS, "%s ends at %" PRIu64, want->path, audit->at);
-    audit->crc32c = digest_crc32c(audit->crc32c, audit->buffer, (size_t)got);
+    block_sum_add(&audit->sum, audit->buffer, (size_t)got, audit->crcs);
     (void)XXH3_128bits_update(audit->xxh3, audit->buffer, (size_t)got);
     if (EVP_DigestUpdate(audit->sha, audit->buffer, (size_t)got) != 1)
         return error_set(err, STATUS_INTERNAL, "digest %s", want->path);
@@ -138,6 +145,67 @@ static enum status file_read(struct vault_audit *audit, const Pb__CheckpointFile
     audit->at += (uint64_t)got;
     audit->bytes += (uint64_t)got;
     return STATUS_OK;
+}
+
+/* The block table beside the shards, when it is what the manifest says. NULL: not known. */
+static struct block_table *find_blocks(const struct vault_audit *audit,
+                                       const Pb__CheckpointPart *part)
+{
+    struct block_table *table = NULL;
+    struct text bytes;
+
+    text_init(&bytes, BLOCK_TABLE_BYTES_MAX);
+    for (size_t i = 0; i < part->n_files && !table; i++) {
+        const Pb__CheckpointFile *file = part->files[i];
+        const char *name = strrchr(file->path, '/');
+        if (name && strcmp(name + 1, SLOT_BLOCKS_NAME) == 0 &&
+            vault_tree_read(audit->dir, file->path, &bytes, NULL) == STATUS_OK &&
+            bytes.len == file->bytes &&
+            digest_crc32c(0, text_get(&bytes), bytes.len) == file->crc32c)
+            (void)!block_table_parse(text_get(&bytes), bytes.len, &table, NULL);
+    }
+    text_fini(&bytes);
+    return table;
+}
+
+/* "shard-00002-model-00001-of-00003.safetensors": 0, its place in the table. */
+static bool shard_index(const char *path, uint32_t *index)
+{
+    const char *name = strrchr(path, '/');
+    unsigned rank, number, count;
+
+    if (!name || sscanf(name + 1, "shard-%5u-model-%5u-of-%5u.", &rank, &number, &count) != 3 ||
+        number == 0)
+        return false;
+    *index = number - 1;
+    return true;
+}
+
+/* The first of its blocks that is not what it was; UINT64_MAX: not known. */
+static uint64_t damaged_block(const struct vault_audit *audit, const Pb__CheckpointFile *want)
+{
+    const Pb__CheckpointPart *part = audit->manifest->parts[audit->index[audit->part]];
+    SCOPED(block_table_destroy) struct block_table *table = find_blocks(audit, part);
+    uint32_t index;
+
+    if (!table || !shard_index(want->path, &index) || index >= table->files_count ||
+        table->files[index].bytes != want->bytes)
+        return UINT64_MAX;
+    for (uint32_t i = 0; i < table->files[index].count; i++)
+        if (table->files[index].crcs[i] != audit->crcs[i])
+            return i;
+    return UINT64_MAX;
+}
+
+static enum status mismatch(const struct vault_audit *audit, const Pb__CheckpointFile *want,
+                            struct error *err)
+{
+    uint64_t block = damaged_block(audit, want);
+
+    if (block == UINT64_MAX)
+        return error_set(err, STATUS_DATA_LOSS, "%s does not match its digest", want->path);
+    return error_set(err, STATUS_DATA_LOSS, "%s, block %" PRIu64 ": does not match its digest",
+                     want->path, block);
 }
 
 static enum status file_end(struct vault_audit *audit, const Pb__CheckpointFile *want,
@@ -150,8 +218,9 @@ static enum status file_end(struct vault_audit *audit, const Pb__CheckpointFile 
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(audit->xxh3));
     for (size_t i = 0; i < sizeof canonical.digest; i++)
         (void)snprintf(xxh3 + 2 * i, 3, "%02x", canonical.digest[i]);
-    if (audit->crc32c != want->crc32c || strcmp(xxh3, want->xxh3) != 0)
-        return error_set(err, STATUS_DATA_LOSS, "%s does not match its digest", want->path);
+    block_sum_end(&audit->sum, audit->crcs);
+    if (audit->sum.crc32c != want->crc32c || strcmp(xxh3, want->xxh3) != 0)
+        return mismatch(audit, want, err);
     if (EVP_DigestFinal_ex(audit->sha, sha, NULL) != 1)
         return error_set(err, STATUS_INTERNAL, "digest %s", want->path);
     for (size_t i = 0; i < sizeof sha; i++)

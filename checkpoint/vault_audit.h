@@ -23,8 +23,8 @@ enum status vault_audit_begin(const char *vault, const char *path, const char *d
                               struct error *err) MUST_CHECK;
 void vault_audit_destroy(struct vault_audit *audit); /* NULL is fine */
 SCOPED_DESTRUCTOR(struct vault_audit *, vault_audit_destroy)
-/* Reads at most about bytes_max more. *over: that was all of it. STATUS_DATA_LOSS names the file.
- */
+/* Reads at most about bytes_max more. *over: that was all of it. STATUS_DATA_LOSS names the file,
+ * and of a shard the block. */
 enum status vault_audit_step(struct vault_audit *audit, uint64_t bytes_max, bool *over,
                              struct error *err) MUST_CHECK;
 /* Once it is over. */

@@ -140,7 +140,7 @@ def test_a_damaged_part_is_named_with_its_node_and_the_older_one_is_taken(cluste
             file.write(bytes([byte ^ 4]))
         out = cluster.ctl("checkpoint", "verify", checkpoint, check=False)
         assert out.returncode == 1
-        assert shard.name in out.stdout, out.stdout
+        assert f"{shard.name}, block {shard.stat().st_size // 65536}: " in out.stdout, out.stdout
         os.kill(cluster.running(job, 2)["w", 0], signal.SIGKILL)
         go_on(cluster, job)
         cluster.wait(job, "SUCCEEDED")

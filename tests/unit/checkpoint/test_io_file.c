@@ -87,6 +87,34 @@ static void patience_ends(void **state)
     assert_int_equal(waits, 3); /* 10, 20, and what is left */
 }
 
+static void what_is_mapped_is_the_file_or_nothing(void **state)
+{
+    SCOPED_TEXT char *path = mem_printf("%s/mapped", (char *)*state);
+    SCOPED(mem_free) void *bytes = mem_array(3 * 65536, 1);
+    int dir = open_dir(*state), fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    struct io_file file;
+
+    memset(bytes, 7, (size_t)3 * 65536);
+    assert_int_equal(pwrite(fd, bytes, 150000, 0), 150000);
+    assert_int_equal(io_file_open(dir, "mapped", NULL, &file, NULL), STATUS_OK);
+    const void *mapped = io_file_map(&file, 150000 - 65536, 65536);
+    if (mapped) { /* not on an old kernel, nor on every kind of disk */
+        assert_memory_equal(mapped, bytes, 150000 - 65536);
+        io_file_unmap(mapped, 150000 - 65536);
+    }
+    assert_null(io_file_map(&file, 65536, 131072)); /* behind its end */
+    assert_null(io_file_map(&file, 0, 0));
+    assert_int_equal(ftruncate(fd, 70000), 0); /* it shrank: a read says so */
+    assert_null(io_file_map(&file, 150000 - 65536, 65536));
+    assert_null(io_file_map(&file, 4096, 0));
+    file.local = false;
+    assert_int_equal(ftruncate(fd, 150000), 0);
+    assert_null(io_file_map(&file, 4096, 0));
+    io_file_close(&file);
+    close(fd);
+    close(dir);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, unit_dir_setup, unit_dir_teardown)
@@ -95,6 +123,7 @@ int main(void)
         T(only_regular_files_below_the_directory_are_opened),
         T(k2_modes_follow_the_umask),
         T(patience_ends),
+        T(what_is_mapped_is_the_file_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
