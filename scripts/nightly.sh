@@ -83,7 +83,7 @@ part_outage() {
     for away in ${OUTAGES:-1 60 600}; do
         check "outage $away s" env RONDO_BUILD=build RONDO_AWAY_S="$away" timeout -k 60 \
             $((1200 + 6 * away)) $python -m pytest -q -p no:cacheprovider \
-            tests/e2e/test_faults.py -k m41
+            tests/e2e/test_away.py -k m41
     done
 }
 

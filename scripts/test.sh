@@ -18,7 +18,7 @@ Runs the tests, all parts by default, in this order:
   tsan    build-tsan/ with clang (its warnings are errors) and the thread sanitizer, the same tests
   lint    clang-tidy over our C, newest changes first, for at most LINT_SECONDS (240)
   sim     500 seeds of the simulated cluster (SIM_SEEDS)
-  e2e     pytest: real processes, and the Python unit tests; a file a core at a time
+  e2e     pytest: real processes, and the Python unit tests; two files more than cores at a time
 
 Logs are kept as build*/log/PART.txt. A part that needs build/ makes it.
 
@@ -170,7 +170,7 @@ part_e2e() {
     rm -f build/log/pytest.xml
     # shellcheck disable=SC2086 # PYTEST_ARGS is words
     TAIL_LINES=150 bounded 900 build/log/e2e.txt $python -m pytest -p no:cacheprovider -q -ra \
-        -n "$jobs" --dist loadfile --durations=10 --junitxml=build/log/pytest.xml \
+        -n $((jobs + 2)) --dist loadfile --durations=10 --junitxml=build/log/pytest.xml \
         ${PYTEST_ARGS:-} "${paths[@]}" || rc=$?
     count_junit e2e build/log/pytest.xml "$rc"
 }
