@@ -1,4 +1,4 @@
-"""The database or the daemon is away for a while: nothing that was told is lost, and gangs run on."""
+"""Database or daemon are away for a while: nothing that was told is lost, and gangs run on."""
 
 import contextlib
 import os
