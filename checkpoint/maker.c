@@ -1,8 +1,8 @@
 /* maker.c - makes a sealed, sharded checkpoint. See maker.h. */
 #include "checkpoint/maker.h"
 #include "base/file.h"
-#include "checkpoint/block_sum.h"
 #include "checkpoint/block_table.h"
+#include "checkpoint/making.h"
 #include "checkpoint/slot.h"
 #include "checkpoint/staging.h"
 #include "checkpoint/vault.h"
@@ -15,22 +15,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#define READ_BYTES  ((size_t)1 << 20)
-#define FLUSH_BYTES ((size_t)16 << 20)
-
-/* A file that is being written. What comes in its order is digested as it comes; other files are
- * read back in the end. */
-struct making {
-    int fd;
-    bool apart; /* bytes came out of their order */
-    struct block_sum sum;
-    XXH3_state_t *xxh3;
-    uint32_t *crcs;   /* of its blocks */
-    uint64_t flushed; /* is on its way to the disk, up to here */
-};
 
 /* Files of a rank that are being synced by a thread, while the next one is made. */
 struct behind {
@@ -51,19 +35,14 @@ struct maker {
     uint32_t rank; /* that is being made, or the next */
     struct shard_image *image;
     struct making *files;
+    int dir; /* of the part; -1: none is made */
+    struct making_stage *stage;
     struct block_table *blocks;
     uint64_t *written; /* bytes of each piece */
     struct behind behind;
 };
 
 /* --- beginning and end */
-
-static void making_fini(struct making *file)
-{
-    if (file->fd >= 0)
-        (void)close(file->fd);
-    (void)XXH3_freeState(file->xxh3);
-}
 
 static void rank_fini(struct maker *maker)
 {
@@ -75,6 +54,9 @@ static void rank_fini(struct maker *maker)
     mem_free(maker->files);
     mem_free(maker->written);
     mem_free(maker->part);
+    if (maker->dir >= 0)
+        (void)close(maker->dir);
+    maker->dir = -1;
     maker->blocks = NULL;
     maker->files = NULL;
     maker->written = NULL;
@@ -86,9 +68,7 @@ static void *behind_main(void *arg)
     struct behind *behind = arg;
 
     for (uint32_t i = 0; i < behind->count && behind->st == STATUS_OK; i++)
-        if (fdatasync(behind->files[i].fd) != 0)
-            behind->st =
-                error_set(&behind->err, file_status(errno), "sync a shard: %s", strerror(errno));
+        behind->st = making_sync(&behind->files[i], &behind->err);
     return NULL;
 }
 
@@ -114,6 +94,7 @@ void maker_destroy(struct maker *maker)
         return;
     (void)behind_join(&maker->behind, NULL);
     rank_fini(maker);
+    making_stage_destroy(maker->stage);
     staging_destroy(maker->staging);
     if (maker->row)
         pb__checkpoint__free_unpacked(maker->row, NULL);
@@ -125,6 +106,7 @@ enum status maker_create(const char *target, const struct layout_table *storage,
 {
     SCOPED(maker_destroy) struct maker *maker = NEW(struct maker);
 
+    maker->dir = -1;
     maker->storage = storage;
     maker->facts = *facts;
     if (!maker->facts.role)
@@ -132,6 +114,8 @@ enum status maker_create(const char *target, const struct layout_table *storage,
     maker->row = NEW(Pb__Checkpoint);
     pb__checkpoint__init(maker->row);
     enum status st = layout_table_check_storage(storage, err);
+    if (st == STATUS_OK)
+        st = making_stage_create(&maker->stage, err);
     if (st == STATUS_OK)
         st = staging_create(target, &maker->staging, err);
     if (st != STATUS_OK)
@@ -142,64 +126,16 @@ enum status maker_create(const char *target, const struct layout_table *storage,
 
 /* --- a rank */
 
-static enum status making_begin(struct making *file, const char *path, uint32_t *crcs,
-                                struct error *err)
-{
-    *file = (struct making){.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666),
-                            .crcs = crcs};
-    if (file->fd < 0)
-        return error_set(err, file_status(errno), "make %s: %s", path, strerror(errno));
-    file->xxh3 = XXH3_createState();
-    if (!file->xxh3)
-        return error_set(err, STATUS_EXHAUSTED, "no memory for a digest");
-    (void)XXH3_128bits_reset(file->xxh3);
-    return STATUS_OK;
-}
-
-static void making_digest(struct making *file, const void *bytes, size_t len)
-{
-    (void)XXH3_128bits_update(file->xxh3, bytes, len);
-    block_sum_add(&file->sum, bytes, len, file->crcs);
-}
-
-/* Has the disk begin meanwhile, so that little is left for the sync. */
-static void making_flush(struct making *file)
-{
-    if (file->sum.at - file->flushed < FLUSH_BYTES)
-        return;
-    (void)sync_file_range(file->fd, (off_t)file->flushed, (off_t)(file->sum.at - file->flushed),
-                          SYNC_FILE_RANGE_WRITE);
-    file->flushed = file->sum.at;
-}
-
-static enum status making_write(struct making *file, const void *bytes, size_t len, uint64_t at,
-                                struct error *err)
-{
-    enum status st = file_write_at(file->fd, bytes, len, at, err);
-
-    file->apart |= at != file->sum.at;
-    if (st != STATUS_OK || file->apart)
-        return st;
-    making_digest(file, bytes, len);
-    making_flush(file);
-    return STATUS_OK;
-}
-
 static enum status file_begin(struct maker *maker, uint32_t index, struct error *err)
 {
-    SCOPED_TEXT char *path =
-        mem_printf("%s/%s", maker->part, shard_image_name(maker->image, index));
     struct making *file = &maker->files[index];
     size_t len;
     const void *head = shard_image_head(maker->image, index, &len);
-    enum status st = making_begin(file, path, maker->blocks->files[index].crcs, err);
+    enum status st =
+        making_begin(file, maker->stage, maker->dir, shard_image_name(maker->image, index),
+                     shard_image_bytes(maker->image, index), maker->blocks->files[index].crcs, err);
 
-    if (st != STATUS_OK)
-        return st;
-    int errnum = posix_fallocate(file->fd, 0, (off_t)shard_image_bytes(maker->image, index));
-    if (errnum)
-        return error_set(err, file_status(errnum), "make room for %s: %s", path, strerror(errnum));
-    return making_write(file, head, len, 0, err);
+    return st == STATUS_OK ? making_write(file, head, len, 0, err) : st;
 }
 
 static enum status files_prepare(struct maker *maker, struct error *err)
@@ -210,7 +146,7 @@ static enum status files_prepare(struct maker *maker, struct error *err)
 
     maker->files = mem_array(files + 1, sizeof(*maker->files));
     for (uint32_t i = 0; i < files; i++) {
-        maker->files[i].fd = -1;
+        making_init(&maker->files[i]);
         sizes[i] = shard_image_bytes(maker->image, i);
     }
     maker->blocks = block_table_create(sizes, files);
@@ -233,6 +169,9 @@ enum status maker_rank_begin(struct maker *maker, const struct shard_image **ima
         mem_printf("%s/%s-%u", staging_path(maker->staging), maker->facts.role, maker->rank);
     if (mkdir(maker->part, 0777) != 0)
         return error_set(err, file_status(errno), "make %s: %s", maker->part, strerror(errno));
+    maker->dir = open(maker->part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (maker->dir < 0)
+        return error_set(err, file_status(errno), "open %s: %s", maker->part, strerror(errno));
     for (uint32_t i = 0; i < shard_image_files(maker->image) && st == STATUS_OK; i++)
         st = file_begin(maker, i, err);
     if (st == STATUS_OK)
@@ -252,41 +191,6 @@ enum status maker_write(struct maker *maker, size_t piece, uint64_t at, const vo
 }
 
 /* --- digests */
-
-/* Through the page cache, which has it. */
-static enum status read_back(struct making *file, const char *name, struct error *err)
-{
-    SCOPED(mem_free) void *buffer = mem_array(READ_BYTES, 1);
-    ssize_t got;
-
-    file->sum = (struct block_sum){0};
-    (void)XXH3_128bits_reset(file->xxh3);
-    while ((got = pread(file->fd, buffer, READ_BYTES, (off_t)file->sum.at)) > 0 ||
-           (got < 0 && errno == EINTR))
-        if (got > 0)
-            making_digest(file, buffer, (size_t)got);
-    return got < 0 ? error_set(err, file_status(errno), "read %s: %s", name, strerror(errno))
-                   : STATUS_OK;
-}
-
-/* All came: its digests are known. */
-static enum status making_end(struct making *file, const char *name, Pb__CheckpointFile *out,
-                              struct error *err)
-{
-    XXH128_canonical_t canonical;
-    enum status st = file->apart ? read_back(file, name, err) : STATUS_OK;
-
-    if (st != STATUS_OK)
-        return st;
-    block_sum_end(&file->sum, file->crcs);
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(file->xxh3));
-    out->has_bytes = out->has_crc32c = true;
-    out->bytes = file->sum.at;
-    out->crc32c = file->sum.crc32c;
-    out->xxh3 = mem_alloc(33);
-    text_to_hex(canonical.digest, sizeof(canonical.digest), out->xxh3);
-    return STATUS_OK;
-}
 
 static Pb__CheckpointPart *part_of(struct maker *maker)
 {
@@ -322,17 +226,16 @@ static Pb__CheckpointFile *file_add(struct maker *maker, const char *name)
 enum status maker_file(struct maker *maker, const char *name, const void *bytes, size_t len,
                        struct error *err)
 {
-    SCOPED_TEXT char *path = mem_printf("%s/%s", maker->part, name);
     SCOPED(mem_free) void *crcs = mem_array((size_t)block_table_count(len) + 1, sizeof(uint32_t));
     struct making file;
-    enum status st = making_begin(&file, path, crcs, err);
+    enum status st = making_begin(&file, maker->stage, maker->dir, name, len, crcs, err);
 
     if (st == STATUS_OK)
         st = making_write(&file, bytes, len, 0, err);
     if (st == STATUS_OK)
-        st = making_end(&file, name, file_add(maker, name), err);
-    if (st == STATUS_OK && fdatasync(file.fd) != 0)
-        st = error_set(err, file_status(errno), "sync %s: %s", name, strerror(errno));
+        st = making_end(&file, file_add(maker, name), err);
+    if (st == STATUS_OK)
+        st = making_sync(&file, err);
     making_fini(&file);
     return st;
 }
@@ -393,7 +296,7 @@ enum status maker_rank_end(struct maker *maker, struct error *err)
 
     for (uint32_t i = 0; i < shard_image_files(maker->image) && st == STATUS_OK; i++) {
         const char *name = shard_image_name(maker->image, i);
-        st = making_end(&maker->files[i], name, file_add(maker, name), err);
+        st = making_end(&maker->files[i], file_add(maker, name), err);
     }
     if (st == STATUS_OK)
         st = write_blocks(maker, err);

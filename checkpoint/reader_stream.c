@@ -24,6 +24,8 @@ struct stream {
     void *arg;
     size_t window;
     struct batch batches[2];
+    uint64_t number;  /* of the batch that grows, from 1 */
+    uint64_t *latest; /* of each tensor: the batch that last had a part of it */
     unsigned
         grows; /* index of the batch that parts are added to; the other one is loaded, or empty */
 };
@@ -158,14 +160,17 @@ static enum status part_add(struct stream *stream, const struct part *part, stru
 {
     struct batch *batch = &stream->batches[stream->grows];
 
-    if (batch->count && (batch->bytes + part->bytes > stream->window ||
-                         stream->pieces[batch->parts[batch->count - 1].piece].tensor ==
-                             stream->pieces[part->piece].tensor)) {
+    size_t tensor = stream->pieces[part->piece].tensor;
+
+    if (batch->count &&
+        (batch->bytes + part->bytes > stream->window || stream->latest[tensor] == stream->number)) {
         enum status st = batch_run(stream, err);
         if (st != STATUS_OK)
             return st;
         batch = &stream->batches[stream->grows];
+        stream->number++;
     }
+    stream->latest[tensor] = stream->number;
     if (batch->count == batch->room) {
         batch->room = batch->room ? 2 * batch->room : 64;
         batch->parts = mem_resize(batch->parts, batch->room, sizeof(*batch->parts));
@@ -262,11 +267,15 @@ enum status reader_stream(struct reader *reader, const struct reader_stream_piec
                           size_t count, size_t window, reader_stream_fn fn, void *arg,
                           struct error *err)
 {
+    size_t tensors = layout_table_count(reader_layout(reader));
+    SCOPED(mem_free) void *memory = mem_array(tensors + 1, sizeof(uint64_t));
     struct stream stream = {.reader = reader,
                             .pieces = pieces,
                             .fn = fn,
                             .arg = arg,
-                            .window = window ? window : READER_STREAM_WINDOW};
+                            .window = window ? window : READER_STREAM_WINDOW,
+                            .number = 1,
+                            .latest = memory};
     enum status st = STATUS_OK;
 
     for (size_t i = 0; i < count && st == STATUS_OK; i++)

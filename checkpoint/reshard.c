@@ -3,14 +3,21 @@
 #include "checkpoint/maker.h"
 #include "checkpoint/reader_stream.h"
 #include "checkpoint/slot.h"
+#include <stdlib.h>
 #include <string.h>
 
 #define STATE_MAX ((size_t)256 << 20)
 
+struct order {
+    size_t piece;  /* of the image */
+    uint32_t file; /* and where in it */
+    uint64_t at;
+};
 struct copy {
     struct reader *reader;
     struct maker *maker;
     const struct watcher *watcher;
+    struct order *order; /* of the rank that is being copied */
 };
 
 static enum status same_tensors(const struct layout_table *from, const struct layout_table *to,
@@ -27,6 +34,16 @@ static enum status same_tensors(const struct layout_table *from, const struct la
     return STATUS_OK;
 }
 
+/* The image's pieces in the order of their bytes, file after file, as they are best written. */
+static int file_order(const void *a, const void *b)
+{
+    const struct order *one = a, *other = b;
+
+    if (one->file != other->file)
+        return one->file < other->file ? -1 : 1;
+    return one->at < other->at ? -1 : one->at > other->at;
+}
+
 static enum status copy_bytes(void *arg, size_t piece, uint64_t at, const void *bytes, size_t len,
                               struct error *err)
 {
@@ -35,7 +52,7 @@ static enum status copy_bytes(void *arg, size_t piece, uint64_t at, const void *
     if (watcher_stopped(copy->watcher))
         return error_set(err, STATUS_CANCELLED, "stopped");
     watcher_moved(copy->watcher, len);
-    return maker_write(copy->maker, piece, at, bytes, len, err);
+    return maker_write(copy->maker, copy->order[piece].piece, at, bytes, len, err);
 }
 
 static enum status rank_pieces(struct copy *copy, const struct layout_table *storage,
@@ -43,10 +60,17 @@ static enum status rank_pieces(struct copy *copy, const struct layout_table *sto
 {
     size_t count = shard_image_count(image);
     SCOPED(mem_free) void *memory = mem_array(count + 1, sizeof(struct reader_stream_piece));
+    SCOPED(mem_free) void *order = mem_array(count + 1, sizeof(struct order));
     struct reader_stream_piece *pieces = memory;
 
+    copy->order = order;
     for (size_t i = 0; i < count; i++) {
         const struct shard_image_piece *to = shard_image_at(image, i);
+        copy->order[i] = (struct order){i, to->piece, to->at};
+    }
+    qsort(copy->order, count, sizeof(struct order), file_order);
+    for (size_t i = 0; i < count; i++) {
+        const struct shard_image_piece *to = shard_image_at(image, copy->order[i].piece);
         const struct layout_tensor *tensor = layout_table_at(storage, to->tensor);
         pieces[i].box = to->box;
         if (!layout_table_find(reader_layout(copy->reader), tensor->name, tensor->name_len,
@@ -102,7 +126,7 @@ enum status reshard_copy(struct reader *reader, const struct layout_table *stora
 
     if (st == STATUS_OK)
         st = maker_create(target, storage, &facts, &maker, err);
-    struct copy copy = {reader, maker, watcher};
+    struct copy copy = {reader, maker, watcher, NULL};
     for (uint32_t rank = 0; st == STATUS_OK && rank < layout_table_world(storage); rank++)
         st = copy_rank(&copy, storage, rank, err);
     return st == STATUS_OK ? maker_seal(maker, digest, err) : st;
