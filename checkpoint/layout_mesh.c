@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #include "checkpoint/layout_table.h"
 
 #define LAYOUTS_KNOWN 64
@@ -326,13 +328,36 @@ static enum status add_tensors(const struct layout_mesh *mesh, const struct layo
     return st;
 }
 
+/* A name that was mistyped would be no rule at all. */
+static enum status check_used(const struct layout_mesh_rule *rule, const struct layout_table *like,
+                              struct error *err)
+{
+    SCOPED(mem_free) void *memory = mem_array(like->tensors_count + 1, sizeof(char *));
+    SCOPED_TEXT char *pattern = mem_printf("%.*s", (int)rule->pattern_len, rule->pattern);
+    const char **names = memory;
+
+    for (uint32_t i = 0; i < like->tensors_count; i++) {
+        names[i] = like->tensors[i].name;
+        if (matches(rule, names[i], like->tensors[i].name_len))
+            return STATUS_OK;
+    }
+    const char *nearest = text_nearest(pattern, names, like->tensors_count);
+    return error_set(err, STATUS_INVALID, "rule %.100s: no tensor is called so%s%.100s%s", pattern,
+                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
 enum status layout_mesh_table(const struct layout_mesh *mesh, const struct layout_mesh_rule *rules,
                               size_t count, const struct layout_table *like,
                               struct layout_table **out, struct error *err)
 {
     SCOPED(layout_build_destroy)
     struct layout_build *build = layout_build_create(layout_mesh_world(mesh));
-    enum status st = add_tensors(mesh, rules, count, like, build, err);
+    enum status st = STATUS_OK;
+
+    for (size_t i = 0; i < count && st == STATUS_OK; i++)
+        st = check_used(&rules[i], like, err);
+    if (st == STATUS_OK)
+        st = add_tensors(mesh, rules, count, like, build, err);
 
     for (uint32_t i = 0; i < like->aliases_count && st == STATUS_OK; i++) {
         const struct layout_alias *alias = &like->aliases[i];

@@ -2,12 +2,16 @@
 #include "checkpoint/plan_match.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "checkpoint/layout_table.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#define NEAREST_MAX 20000u /* names that a mistyped one is compared with */
 
 static enum status name_error(struct error *err, const struct layout_tensor *tensor,
                               const char *what)
@@ -17,14 +21,63 @@ static enum status name_error(struct error *err, const struct layout_tensor *ten
                      layout_name_shown(tensor->name, tensor->name_len, shown), what);
 }
 
+static void shape_text(const struct layout_tensor *tensor, char *out, size_t size)
+{
+    size_t len = 0;
+
+    (void)snprintf(out, size, "%s", tensor->dims ? "" : "a scalar");
+    for (uint32_t d = 0; d < tensor->dims && len < size; d++)
+        len +=
+            (size_t)snprintf(out + len, size - len, "%s%" PRIu64, d ? " x " : "", tensor->shape[d]);
+}
+
+static enum status shape_error(struct error *err, const struct layout_tensor *source,
+                               const struct layout_tensor *target)
+{
+    char there[200], here[200], text[500];
+
+    shape_text(source, there, sizeof there);
+    shape_text(target, here, sizeof here);
+    (void)snprintf(text, sizeof text, "%s in the checkpoint, %s here", there, here);
+    return name_error(err, target, text);
+}
+
+static enum status dtype_error(struct error *err, const struct layout_tensor *source,
+                               const struct layout_tensor *target)
+{
+    char text[80];
+
+    (void)snprintf(text, sizeof text, "%s in the checkpoint, %s here", dtype_name(source->dtype),
+                   dtype_name(target->dtype));
+    return name_error(err, target, text);
+}
+
+static enum status absent_error(struct error *err, const struct layout_table *source,
+                                const struct layout_tensor *tensor)
+{
+    SCOPED(mem_free) void *memory = mem_array(source->tensors_count + 1, sizeof(char *));
+    const char **names = memory;
+    char text[LAYOUT_SHOWN + 80];
+
+    for (uint32_t i = 0; i < source->tensors_count; i++)
+        names[i] = source->tensors[i].name;
+    const char *nearest = tensor->name_len < LAYOUT_SHOWN && source->tensors_count <= NEAREST_MAX
+                              ? text_nearest(tensor->name, names, source->tensors_count)
+                              : NULL;
+    (void)snprintf(text, sizeof text, "the checkpoint does not have it%s%.*s%s",
+                   nearest ? "; did you mean " : "", LAYOUT_SHOWN, nearest ? nearest : "",
+                   nearest ? "?" : "");
+    return name_error(err, tensor, text);
+}
+
 static enum status check_pair(const struct layout_tensor *source,
                               const struct layout_tensor *target, struct error *err)
 {
     if (source->dtype != target->dtype)
-        return name_error(err, target, "the source has another dtype");
+        return dtype_error(err, source, target);
     if (source->dims != target->dims ||
         memcmp(source->shape, target->shape, source->dims * sizeof *source->shape) != 0)
-        return name_error(err, target, "the source has another shape");
+        return shape_error(err, source, target);
     return STATUS_OK;
 }
 
@@ -38,8 +91,10 @@ static enum status check_surplus(const struct layout_table *target,
     if (used || partial)
         return STATUS_OK;
     if (layout_table_find(target, tensor->name, tensor->name_len, &other))
-        return name_error(err, tensor, "a tensor of its own in the source, an alias in the target");
-    return name_error(err, tensor, "the target does not have it");
+        return name_error(err, tensor,
+                          "a tensor of its own in the checkpoint, an alias of another here");
+    return name_error(err, tensor,
+                      "it is in the checkpoint and not here (a partial load passes it over)");
 }
 
 /* Walks both tables in the order of names; aliases of the source are looked up. */
@@ -62,7 +117,7 @@ static enum status pair_names(const struct layout_table *source, const struct la
         if (order == 0)
             found = source->by_name[next];
         else if (!layout_table_find(source, tensor->name, tensor->name_len, &found) && !partial)
-            return name_error(err, tensor, "the source does not have it");
+            return absent_error(err, source, tensor);
         out->source[wanted] = (uint32_t)found;
         if (found == PLAN_NONE)
             continue;

@@ -37,9 +37,10 @@ EXPORT int rondo_save_sharded(struct rondo_save *save)
         return not_here();
     if (!save || save->size < sizeof *save)
         return member_fail(RONDO_INVALID, "rondo_save_sharded: size of struct rondo_save");
-    if (save->step < 0 || save->samples < 0)
-        return member_fail(RONDO_INVALID, "step %lld, %lld samples", (long long)save->step,
-                           (long long)save->samples);
+    if (save->step < 0)
+        return member_fail(RONDO_INVALID, "step %lld is negative", (long long)save->step);
+    if (save->samples < 0)
+        return member_fail(RONDO_INVALID, "%lld samples", (long long)save->samples);
     if (!save->state || save->state_len == 0 || save->state_len > STATE_MAX)
         return member_fail(RONDO_INVALID, "plain values of %zu bytes", save->state_len);
     (void)pthread_mutex_lock(&lock);

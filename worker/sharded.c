@@ -81,7 +81,19 @@ static int go_on(struct sharded *sharded, struct rondo_save *save)
 
     if (result != -RONDO_DEADLINE)
         sharded->due_step = -1;
+    if (result == 0) {
+        sharded->done[sharded->done_next] = save->step + 1;
+        sharded->done_next = (sharded->done_next + 1) % SHARDED_DONE;
+    }
     return result;
+}
+
+static bool is_done(const struct sharded *sharded, int64_t step)
+{
+    for (size_t i = 0; i < SHARDED_DONE; i++)
+        if (sharded->done[i] == step + 1)
+            return true;
+    return false;
 }
 
 int sharded_save(struct sharded *sharded, struct rondo_save *save)
@@ -93,6 +105,9 @@ int sharded_save(struct sharded *sharded, struct rondo_save *save)
 
     if (sharded->text && sharded->due_step == save->step)
         return go_on(sharded, save);
+    if (member.job.managed &&
+        is_done(sharded, save->step)) /* the agent may be taking it away now */
+        return member_fail(RONDO_EXISTS, "step %lld was saved before", (long long)save->step);
     sharded->due_step = -1;
     result = sharded_prepare(sharded, save->layout, save->layout_len);
     if (result != 0)

@@ -9,7 +9,10 @@
 #include "worker/pieces.h"
 #include "worker/rondo.h"
 
-enum { SHARDED_FALLBACK = 100 }; /* there is no slot: save into files */
+enum {
+    SHARDED_FALLBACK = 100, /* there is no slot: save into files */
+    SHARDED_DONE = 64
+};
 
 /* Of the layout that was used last. */
 struct sharded {
@@ -24,6 +27,8 @@ struct sharded {
     int64_t due_step; /* -1: none */
     int64_t due_us;   /* when they were */
     uint32_t due_how;
+    int64_t done[SHARDED_DONE]; /* steps whose saves ended well, + 1; the oldest is at done_next */
+    uint32_t done_next;
 };
 
 /* Makes the tables of the layout, checks its cover. 0 or an error of rondo.h. */

@@ -106,6 +106,19 @@ print("went on from", loaded.step)
     assert manifest["format"] == "rondo-checkpoint-2"
 
 
+def test_a_step_that_is_saved_again_is_saved_already(cluster):
+    job = cluster.submit(program(cluster, "again", """
+for sync in (True, False):
+    step = 10 if sync else 20
+    save(step, sync=sync)
+    for _ in range(20):
+        how = rondo.save(step, state, samples=step * 8, sync=sync)
+        assert how == "sealed", how
+"""))
+    cluster.wait(job, "SUCCEEDED")
+    assert rows(cluster, job)[10] in GOOD and rows(cluster, job)[20] in GOOD
+
+
 def test_it_is_loaded_from_the_nodes_memory(cluster):
     job = cluster.submit(program(cluster, "memory", """
 if first:

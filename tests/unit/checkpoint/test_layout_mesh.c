@@ -125,6 +125,21 @@ static void a_rule_for_a_dim_that_is_not_there_is_refused(void **state)
     assert_string_equal(err.text, "tensor norm.w: a rule cuts dim 1, it has 1");
 }
 
+static void a_rule_that_matches_no_tensor_is_refused(void **state)
+{
+    SCOPED(layout_table_destroy) struct layout_table *table = like();
+    struct layout_mesh mesh = mesh_of("tensor=3");
+    struct layout_mesh_rule rule;
+    struct layout_table *made = NULL;
+    struct error err;
+
+    (void)state;
+    assert_int_equal(layout_mesh_rule_parse(&mesh, "norm.v=0:tensor", &rule, NULL), STATUS_OK);
+    assert_int_equal(layout_mesh_table(&mesh, &rule, 1, table, &made, &err), STATUS_INVALID);
+    assert_string_equal(err.text, "rule norm.v: no tensor is called so; did you mean norm.w?");
+    assert_null(made);
+}
+
 static void without_rules_tensors_are_cut_as_they_were(void **state)
 {
     SCOPED(layout_table_destroy) struct layout_table *table = like();
@@ -174,6 +189,7 @@ int main(void)
         cmocka_unit_test(rules_are_read_or_refused),
         cmocka_unit_test(rules_cut_what_they_match),
         cmocka_unit_test(a_rule_for_a_dim_that_is_not_there_is_refused),
+        cmocka_unit_test(a_rule_that_matches_no_tensor_is_refused),
         cmocka_unit_test(without_rules_tensors_are_cut_as_they_were),
         cmocka_unit_test(any_table_fits_on_any_mesh),
     };

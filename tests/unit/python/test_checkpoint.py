@@ -305,6 +305,40 @@ def test_ranks_that_declare_different_layouts_are_refused(ranks):
     ranks.run(1, "import rondo; assert not rondo.join().resume")
 
 
+@pytest.mark.parametrize("rules,near", [
+    ('{"modle.*": rondo.Shard(0)}', ""), ('{"model.wt": rondo.Shard(0)}', "model.w"),
+])
+def test_a_rule_that_matches_nothing_is_refused(ranks, rules, near):
+    out, = ranks.run(1, f"""
+    import numpy, rondo
+    rondo.join()
+    state, rules = {{"model": {{"w": numpy.ones(3)}}}}, {rules}
+    try:
+        rondo.save(1, state, rules, samples=0)
+    except ValueError as problem:
+        print(problem)
+    rondo.save(1, state, {{"*": rondo.Replicate()}}, samples=0)
+    """)
+    assert "matches no tensor of the state" in out and near in out
+
+
+@pytest.mark.parametrize("step,samples,word", [
+    ("-1", "0", "step"), ("1 << 63", "0", "step"), ("2.0", "0", "step"), ("'7'", "0", "step"),
+    ("1", "-1", "samples"), ("1", "1.5", "samples"), ("1", "1 << 64", "samples"),
+])
+def test_numbers_that_are_none_are_refused(ranks, step, samples, word):
+    out, = ranks.run(1, f"""
+    import numpy, rondo
+    rondo.join()
+    try:
+        rondo.save({step}, {{"w": numpy.ones(3)}}, samples={samples})
+    except (TypeError, ValueError) as problem:
+        print(problem)
+    rondo.save(numpy.int64(3), {{"w": numpy.ones(3)}}, samples=numpy.int32(24))
+    """)
+    assert out.startswith(word + " is ")
+
+
 @pytest.mark.parametrize("boxes,word", [
     ("[(0, (0,), (2,)), (1, (3,), (2,))]", "w"),
     ("[(0, (0,), (3,)), (1, (2,), (3,))]", "w"),

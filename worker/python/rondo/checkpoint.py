@@ -5,6 +5,7 @@ import bisect
 import contextlib
 import ctypes
 import json
+import operator
 import os
 import struct
 import time
@@ -236,7 +237,18 @@ def samples_of(tree, samples):
     for path, cursor in found.items():
         if cursor != samples:
             raise ValueError(f"{path} is at sample {cursor}, the save says {samples}")
-    return int(samples)
+    return whole_number("samples", samples)
+
+
+def whole_number(name, value):
+    """ctypes would cut what does not fit, and int() what is behind the point."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {value!r}") from None
+    if not 0 <= number < 1 << 63:
+        raise ValueError(f"{name} is 0 or more and less than 2**63, not {value!r}")
+    return number
 
 
 PASSING = (4, 8, 14)  # no answer in time, no room, I/O error: not the program's fault
@@ -259,10 +271,13 @@ def save(step, state, layout=None, samples=None, sync=False, busy="wait", timeou
     failed or was skipped is an event of the job."""
     if busy not in BUSY:
         raise ValueError(f"busy is 'wait' or 'skip', not {busy!r}")
+    step = whole_number("step", step)
     job = job or _current.job()
     tree = Tree(state)
     samples = samples_of(tree, samples)
-    described = Described(tree, as_layout(layout), job.rank, job.world, False)
+    layout = as_layout(layout)
+    layout.check_used(tree.leaves)
+    described = Described(tree, layout, job.rank, job.world, False)
     text = state_json(tree)
     pieces = bytes(described.pieces)
     request = SaveStruct(
@@ -419,7 +434,10 @@ def load(state, layout=None, partial=False, prepare=True, job=None, directory=No
         return None
     with Stored(directory, job._lib, partial) as stored:
         tree = Tree(state, stored)
-        described = Described(tree, as_layout(layout), job.rank, job.world, True)
+        layout = as_layout(layout)
+        if not partial:
+            layout.check_used(tree.leaves)
+        described = Described(tree, layout, job.rank, job.world, True)
         pieces = bytes(described.pieces)
         request = LoadStruct(
             size=ctypes.sizeof(LoadStruct),

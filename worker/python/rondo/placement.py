@@ -11,6 +11,7 @@ Every rank says the same of every tensor, also of those that it holds nothing of
 Absent(dtype, shape), or a tensor on torch's "meta" device.
 """
 
+import difflib
 import fnmatch
 import itertools
 import math
@@ -201,7 +202,8 @@ class Absent:
 
 class Layout:
     """rules: {pattern of the path: placement}, the first that matches counts ("*" matches anything,
-    dots too), or a function of path and tensor; what no rule names is replicated. aliases: {path:
+    dots too), or a function of path and tensor; what no rule names is replicated, and a rule that
+    names nothing is an error. aliases: {path:
     path} of tied weights: the first is stored as the second."""
 
     def __init__(self, rules=None, mesh=None, aliases=None):
@@ -214,6 +216,14 @@ class Layout:
             if fnmatch.fnmatchcase(path, pattern):
                 return placement
         return None
+
+    def check_used(self, paths):
+        """A rule for a name that was mistyped would leave a tensor replicated that is not."""
+        for pattern in () if callable(self.rules) else self.rules:
+            if pattern != "*" and not any(fnmatch.fnmatchcase(path, pattern) for path in paths):
+                near = difflib.get_close_matches(pattern, paths, 1)
+                raise ValueError(f"the layout's rule {pattern!r} matches no tensor of the state"
+                                 + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def as_layout(given):
