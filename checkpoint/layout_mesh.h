@@ -33,9 +33,9 @@ uint32_t layout_mesh_world(const struct layout_mesh *mesh);
 enum status layout_mesh_rule_parse(const struct layout_mesh *mesh, const char *text,
                                    struct layout_mesh_rule *out, struct error *err) MUST_CHECK;
 /* The declared layouts of the tensors and aliases of another table. The first rule that matches
- * holds; one that matches no tensor is STATUS_INVALID. Tensors without one keep the dims along which the other table cuts them: the axis "data"
- * replicates, the first other axis cuts the first such dim, and so on; the last dim takes the axes
- * that are left. */
+ * holds; one that matches no tensor is STATUS_INVALID. Tensors without one keep the dims along
+ * which the other table cuts them: the axis "data" replicates, the first other axis cuts the first
+ * such dim, and so on; the last dim takes the axes that are left. */
 enum status layout_mesh_table(const struct layout_mesh *mesh, const struct layout_mesh_rule *rules,
                               size_t count, const struct layout_table *like,
                               struct layout_table **out, struct error *err) MUST_CHECK;

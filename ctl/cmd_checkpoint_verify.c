@@ -60,8 +60,8 @@ static void say_report(const struct checkpoint_at *at, const struct verify_repor
     text_bytes(report->bytes, size, sizeof size);
     text_bytes(ms > 0 ? report->bytes * 1000 / (uint64_t)ms : report->bytes, rate, sizeof rate);
     printf("%s: ", report->found_count ? "DAMAGED" : "whole");
-    printf("%s in %" PRIu64 " files of %" PRIu64 " parts read (%s/s): ", size, report->files,
-           report->parts, rate);
+    printf("%s in %" PRIu64 " file%s of %" PRIu64 " part%s read (%s/s): ", size, report->files,
+           report->files == 1 ? "" : "s", report->parts, report->parts == 1 ? "" : "s", rate);
     output_text("", at->row->path);
 }
 

@@ -107,8 +107,9 @@ static void print_summary(const struct fsck_report *report)
     char read[32];
     text_bytes(summary->bytes, read, sizeof read);
     if (!report->offline)
-        printf("%" PRIu64 " checkpoints, ", summary->checkpoints);
-    printf("%" PRIu64 " directories", summary->directories);
+        printf("%" PRIu64 " checkpoint%s, ", summary->checkpoints,
+               summary->checkpoints == 1 ? "" : "s");
+    printf("%" PRIu64 " director%s", summary->directories, summary->directories == 1 ? "y" : "ies");
     if (summary->nodes)
         printf(", %" PRIu32 " nodes", summary->nodes);
     if (summary->bytes)

@@ -175,8 +175,8 @@ static void k25_tied_weights_are_stored_once(void **state)
         assert_int_equal(run.source_tensor, 0);
     /* two tensors of which only one would survive */
     assert_int_equal(plan_rank(both, tied, 0, NULL, &none, &err), STATUS_INVALID);
-    assert_string_equal(err.text,
-                        "tensor head: a tensor of its own in the checkpoint, an alias of another here");
+    assert_string_equal(
+        err.text, "tensor head: a tensor of its own in the checkpoint, an alias of another here");
 }
 
 static void k26_a_tensor_that_is_not_complete_is_not_loaded(void **state)
