@@ -226,6 +226,19 @@ static bool is_here(const struct fetch *fetch, int dir, const char *leaf)
     return check(&there, NULL) == STATUS_OK;
 }
 
+/* Room for all of it, or for none: half a file helps nobody and takes the last room of others. */
+static enum status reserve(const struct fetch *fetch, int dir, const char *part, struct error *err)
+{
+    if (fetch->file->bytes == 0 ||
+        fallocate(fetch->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)fetch->file->bytes) == 0 ||
+        (errno != ENOSPC && errno != EDQUOT))
+        return STATUS_OK; /* a file system that cannot say so beforehand says so at the write */
+    enum status st = error_set(err, STATUS_EXHAUSTED, "no room for %s, %" PRIu64 " bytes: %s",
+                               fetch->file->path, fetch->file->bytes, strerror(errno));
+    (void)unlinkat(dir, part, 0);
+    return st;
+}
+
 static enum status begin(struct fetch *fetch, int dir, const char *part, struct error *err)
 {
     struct stat info;
@@ -240,7 +253,7 @@ static enum status begin(struct fetch *fetch, int dir, const char *part, struct 
         return error_set(err, file_status(errno), "truncate %s: %s", part, strerror(errno));
     fetch->have = (uint64_t)info.st_size > fetch->file->bytes ? 0 : (uint64_t)info.st_size;
     fetch->asked = fetch->have;
-    return STATUS_OK;
+    return reserve(fetch, dir, part, err);
 }
 
 static enum status fetch_into(struct fetch *fetch, int dir, const char *leaf, struct error *err)
@@ -257,7 +270,7 @@ static enum status fetch_into(struct fetch *fetch, int dir, const char *leaf, st
         st = receive(fetch, err);
     if (st == STATUS_OK)
         st = check(fetch, err);
-    if (st == STATUS_DATA_LOSS)
+    if (st == STATUS_DATA_LOSS || st == STATUS_EXHAUSTED)
         (void)unlinkat(dir, part, 0);
     if (st == STATUS_OK && (renameat(dir, part, dir, leaf) != 0 || fsync(dir) != 0))
         st =

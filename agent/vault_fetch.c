@@ -6,9 +6,11 @@
 #include "checkpoint/vault.h"
 #include "checkpoint/vault_tree.h"
 #include "proto/text/message.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct source {
     const Pb__FetchSource *said;
@@ -223,16 +225,48 @@ static void add_copy(struct run *run, const struct manifest_part *part)
     fetch->copies[fetch->copies_count++] = copy;
 }
 
-static enum status fetch_parts(struct run *run, bool all_here, struct error *err)
+static bool is_needed(const struct run *run, const struct manifest_part *part)
 {
     const Pb__DesiredFetch *wanted = run->fetch->wanted;
+
+    for (size_t i = 0; i < wanted->n_sources; i++)
+        if (has_part(wanted->sources[i], part))
+            return true;
+    return false;
+}
+
+/* There is no room for all: what came would only take it from others. Parts that the node wrote
+ * itself are none of those that are needed. */
+static void give_room_back(struct run *run)
+{
+    const struct vault_job *job = run->job;
+    const char *slash = strrchr(job->path, '/');
+    int dir = -1;
+
+    if (!run->manifest || manifest_is_here(run) ||
+        vault_tree_open(job->vault, job->path, false, &dir, NULL) != STATUS_OK)
+        return;
+    for (size_t i = 0; i < run->manifest->parts_count; i++) {
+        const struct manifest_part *part = &run->manifest->parts[i];
+        SCOPED_TEXT char *name = mem_printf("%s-%u", part->role, part->rank);
+        if (is_needed(run, part))
+            (void)!vault_tree_remove(dir, name, NULL);
+    }
+    vault_tree_close(dir);
+    SCOPED_TEXT char *above = mem_printf("%.*s", (int)(slash ? slash - job->path : 0), job->path);
+    if (!slash || vault_tree_open(job->vault, above, false, &dir, NULL) != STATUS_OK)
+        return;
+    (void)unlinkat(dir, slash + 1, AT_REMOVEDIR); /* when nothing else is in it */
+    vault_tree_close(dir);
+}
+
+static enum status fetch_parts(struct run *run, bool all_here, struct error *err)
+{
     enum status st = STATUS_OK;
 
     for (size_t i = 0; st == STATUS_OK && i < run->manifest->parts_count; i++) {
         const struct manifest_part *part = &run->manifest->parts[i];
-        bool needed = false;
-        for (size_t k = 0; k < wanted->n_sources && !needed; k++)
-            needed = has_part(wanted->sources[k], part);
+        bool needed = is_needed(run, part);
         if (needed && !all_here)
             st = fetch_part(run, part, err);
         if (needed && st == STATUS_OK)
@@ -269,6 +303,8 @@ enum status vault_fetch_run(struct vault_job *job, struct error *err)
     for (size_t i = 0; i < wanted->n_sources; i++)
         run.sources[i].said = wanted->sources[i];
     enum status st = fetch(&run, err);
+    if (st == STATUS_EXHAUSTED)
+        give_room_back(&run);
     for (size_t i = 0; i < wanted->n_sources; i++)
         peer_client_close(run.sources[i].client);
     mem_free(run.sources);

@@ -57,11 +57,11 @@ class Agents:
     def vault(self, name):
         return self.cluster.home / f"vault-{name}"
 
-    def start(self, name, *flags):
+    def start(self, name, *flags, wrap=()):
         own, home = self.certs[name], self.cluster.home
         with open(self.log, "ab") as log:
             self.running[name] = subprocess.Popen(
-                [BIN / "rondo-agent", f"--node={name}", f"--daemon={self.cluster.listen}",
+                [*wrap, BIN / "rondo-agent", f"--node={name}", f"--daemon={self.cluster.listen}",
                  f"--state-dir={home}/state-{name}", f"--cert={own}/agent.pem",
                  f"--key={own}/agent.key", f"--ca={own}/ca.pem", "--address=127.0.0.1",
                  f"--vault=default={self.vault(name)}:node", "--cpu-slots=1",
@@ -278,3 +278,33 @@ def test_a_source_that_is_killed_is_asked_again(cluster):
             "select node from shard_copy where checkpoint = (select id from checkpoint "
             "where job = %s) order by 1", job)
         assert copies == [("a",), ("b",)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root")
+def test_a_receiver_without_room_says_so_and_goes_on_once_there_is(cluster):
+    with open_again(cluster) as agents:
+        agents.kill("b")
+        small = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                 'mount -t tmpfs -o size=1m,mode=711 rondo "$1" && shift && exec "$@"', "sh",
+                 agents.vault("b")]
+        agents.start("b", wrap=small)
+        agents.ready(2)
+        cluster.ctl("cordon", "b")
+        job = submit(cluster, "no-room", steps=20)
+        checkpoint, path = saved(cluster, job, 20)
+        cluster.ctl("uncordon", "b")
+        leave(cluster, job)
+        until(lambda: any("No space left on device" in text for _, text in events(cluster, job)),
+              lambda: cluster.tell(job))
+        root = pathlib.Path(f"/proc/{agents.running['b'].pid}/root")
+        left = [file for file in (root / str(agents.vault("b")).lstrip("/")).rglob("*")
+                if file.is_file()]
+        assert sum(file.stat().st_size for file in left) < 1 << 16, left
+        cluster.ctl("uncordon", "a")
+        cluster.wait(job, "SUCCEEDED")
+        last = cluster.show(job)["attempts"][-1]
+        assert last["places"][0]["node"] == "a"
+        assert b"went on from 20" in cluster.output(job)
+        assert any(code == "NODE_EXHAUSTED" for code in [
+            attempt["end"]["code"] for attempt in cluster.show(job)["attempts"][1:-1]])
+        agents.kill("b")
