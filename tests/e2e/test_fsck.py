@@ -105,7 +105,7 @@ def test_a_cluster_at_rest_is_clean(cluster):
     until(lambda: row(cluster, job, 10)[1] == "DELETED", lambda: row(cluster, job, 10))
     quiet(cluster)
     done = cluster.ctl("fsck")
-    assert "directories, 2 nodes: clean" in done.stdout
+    assert "1 directory, 2 nodes: clean" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert fsck(cluster, "--deep")["summary"]["bytes"] == "7"
 
