@@ -11,6 +11,7 @@
 #include "daemon/save_keep.h"
 #include "daemon/session.h"
 #include "daemon/watch.h"
+#include <inttypes.h>
 
 #define S(x)         SAVE_STATE(x)
 #define SEAL_WAIT_US 5000000 /* a relaunch waits this long for a whole save to be committed */
@@ -300,6 +301,14 @@ static bool seal_ready(struct save *save)
                      "rank %u saved by layout %.40s and rank %u by %.40s: the ranks do not agree "
                      "on what is to be saved",
                      first->rank, a, part->rank, b);
+            save_set_state(save, S(TORN), text);
+            return false;
+        }
+        if (first->layout_digest && part->samples != first->samples) {
+            snprintf(text, sizeof(text),
+                     "rank %u saved at sample %" PRId64 " and rank %u at sample %" PRId64
+                     ": the ranks do not agree on the data cursor",
+                     first->rank, first->samples, part->rank, part->samples);
             save_set_state(save, S(TORN), text);
             return false;
         }

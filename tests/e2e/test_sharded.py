@@ -106,6 +106,18 @@ print("went on from", loaded.step)
     assert manifest["format"] == "rondo-checkpoint-2"
 
 
+def test_ranks_that_disagree_on_the_cursor_make_no_checkpoint(cluster):
+    job = cluster.submit(program(cluster, "cursor", """
+state["w"][:] = weights(10)
+rondo.save(10, state, samples=80 + job.rank, sync=True)
+save(20, sync=True)
+"""))
+    cluster.wait(job, "SUCCEEDED")
+    assert rows(cluster, job)[20] in GOOD and rows(cluster, job)[10] == "TORN"
+    reason = cluster.sql("select reason from checkpoint where job = %s and step = 10", job)[0][0]
+    assert "at sample 80" in reason and "at sample 81" in reason and "cursor" in reason, reason
+
+
 def test_a_step_that_is_saved_again_is_saved_already(cluster):
     job = cluster.submit(program(cluster, "again", """
 for sync in (True, False):

@@ -471,3 +471,81 @@ def test_k9_a_save_without_room_does_not_end_training():
     alone.managed = False
     with pytest.raises(rondo.Error):
         rondo.save(7, state, samples=1, job=alone)
+
+
+def test_what_stands_in_a_tuple_is_filled(ranks):
+    ranks.run(1, """
+    import numpy, rondo
+
+    class Thing:
+        def __init__(self, value):
+            self.value = value
+        def state_dict(self):
+            return {"value": self.value}
+        def load_state_dict(self, state):
+            self.value = state["value"]
+
+    job = rondo.join()
+    def state(n):
+        return {"p": (Thing(n), [n], {"k": n}, rondo.PerRank(n), (Thing(n), 7), numpy.full(3, n * 1.0))}
+    rondo.save(1, state(5), samples=0)
+    """)
+    out, = ranks.run(1, """
+    import numpy, rondo
+
+    class Thing:
+        def __init__(self, value):
+            self.value = value
+        def state_dict(self):
+            return {"value": self.value}
+        def load_state_dict(self, state):
+            self.value = state["value"]
+
+    job = rondo.join()
+    given = {"p": (Thing(0), [0], {"k": 0}, rondo.PerRank(0), (Thing(0), 0), numpy.zeros(3))}
+    first = given["p"][0]
+    rondo.load(given)
+    one, items, mapping, own, (inner, plain), tensor = given["p"]
+    assert one is first
+    print(one.value, items, mapping, own.value, inner.value, plain, tensor.tolist())
+    """)
+    assert out.strip() == "5 [5] {'k': 5} 5 5 7 [5.0, 5.0, 5.0]"
+
+
+@pytest.mark.parametrize("state,word", [
+    ("{1: rondo.PerRank('x'), '1': rondo.PerRank('y')}", "1: two values have this path"),
+    ("{'m': numpy.ma.array([1, 2], mask=[0, 1])}", "m: a masked array"),
+    ("(lambda w: {'a': w, 'h': w[:2]})(numpy.ones(4))", "shares a part of its memory with"),
+])
+def test_what_could_not_be_loaded_is_refused_at_the_save(ranks, state, word):
+    out, = ranks.run(1, f"""
+    import numpy, rondo
+    rondo.join()
+    try:
+        rondo.save(1, {state}, samples=0)
+    except rondo.Unsaveable as problem:
+        print(problem)
+    """)
+    assert word in out
+
+
+@needs_torch
+def test_no_strides_that_overlap_are_loaded_into(ranks):
+    ranks.run(1, """
+    import numpy, rondo
+    rondo.join()
+    rondo.save(1, {"w": numpy.arange(6, dtype="f4").reshape(3, 2)}, samples=0)
+    """)
+    out, = ranks.run(1, """
+    import torch, rondo
+    rondo.join()
+    for strides in ((1, 1), (2, 2), (0, 1), (1, 0)):
+        try:
+            rondo.load({"w": torch.zeros(8).as_strided((3, 2), strides)})
+        except rondo.Unsaveable as problem:
+            print("refused")
+    good = torch.zeros(8).as_strided((3, 2), (1, 3))
+    rondo.load({"w": good})
+    assert good.tolist() == [[0, 1], [2, 3], [4, 5]]
+    """)
+    assert out.split() == ["refused"] * 4

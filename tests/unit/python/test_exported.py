@@ -179,3 +179,24 @@ def test_pytorchs_form_gives_any_box(export):
             out = numpy.empty(value[place].shape, value.dtype)
             assert storage.fill(name, [begin for begin, _ in box], out) == out.size
             assert out.tobytes() == value[place].tobytes(), (name, box)
+
+
+@pytest.mark.parametrize("how", ["", ", partial=True"])
+def test_what_is_imported_is_loaded(ranks, how):
+    """It holds tensors alone: whatever else the state has stays as it is."""
+    ranks.run(4, SAVE)
+    (saved,) = glob.glob(os.path.join(ranks.directory, "checkpoints", "**", "manifest.json"),
+                         recursive=True)
+    out, back = (os.path.join(ranks.directory, name) for name in ("hf", "imported"))
+    for words in (("export", os.path.dirname(saved), out), ("import", out, back)):
+        subprocess.run([CTL, "checkpoint", *words], check=True, stdout=subprocess.DEVNULL)
+    ranks.run(1, WHOLE + f"""
+    import rondo
+    rondo.join()
+    state = {{name: numpy.zeros_like(value) for name, value in WHOLE.items()}}
+    state["note"] = "stays"
+    loaded = rondo.load(state, directory={back!r}{how})
+    assert loaded.world == 1 and state["note"] == "stays"
+    for name, value in WHOLE.items():
+        assert state[name].tobytes() == value.tobytes(), name
+    """)

@@ -159,6 +159,8 @@ def resolved_tensor(view):
 
 def array_span(view, path, loading):
     numpy = numpy_or_none()
+    if isinstance(view, numpy.ma.MaskedArray):
+        refuse(path, "a masked array cannot be saved; save its data and its mask")
     native = view.dtype.isnative and view.flags.c_contiguous and view.flags.aligned
     size = math.prod(view.shape) * view.dtype.itemsize
     if loading and not view.flags.writeable:
@@ -174,8 +176,14 @@ def array_span(view, path, loading):
 
 
 def refuse_overlap(shape, strides, path):
-    if any(size > 1 and stride == 0 for size, stride in zip(shape, strides)):
-        refuse(path, "an expanded tensor, whose elements share memory, cannot be loaded into")
+    if 0 in shape:
+        return
+    reach = 0  # of the dimensions with smaller strides: each next one must step over it
+    for stride, size in sorted((abs(stride), size) for stride, size in zip(strides, shape)
+                               if size > 1):
+        if stride <= reach:
+            refuse(path, "an expanded tensor, whose elements share memory, cannot be loaded into")
+        reach += stride * (size - 1)
 
 
 def has_memory(value):

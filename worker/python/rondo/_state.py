@@ -39,6 +39,7 @@ class Tree:
 
     def _other(self, value, path):
         if isinstance(value, PerRank):
+            self._once(path, self.rank)
             self.rank[path] = _plain.encode(value.value, path, small_tensor)
             return {"$rank": path}
         if isinstance(value, Placed):
@@ -54,6 +55,11 @@ class Tree:
                          "rondo.Optimizer(optimizer, model) saves it by their names")
         return None
 
+    def _once(self, path, known):
+        """{1: ..., "1": ...}: two keys with one path."""
+        if path in known:
+            refuse(path, "two values have this path")
+
     def _leaf(self, leaf):
         if not leaf.path or leaf.path in self.leaves:
             refuse(leaf.path, "two tensors have this path")
@@ -67,6 +73,7 @@ class Tree:
             given = template(self.stored, path)
         else:
             given = value.state_dict()
+        self._once(path, self.objects)
         self.objects[path] = value
         if not isinstance(given, dict):
             refuse(path, f"its state_dict() gave a {type(given).__qualname__}")
@@ -167,7 +174,24 @@ class Restore:
         if isinstance(given, list):
             self._list(given, stored, path)
             return given
+        if isinstance(given, tuple) and self._holds(given, path):
+            return self._tuple(given, stored, path)
         return self._decode(stored)
+
+    def _holds(self, given, path):
+        """Is there anything in it that is filled where it is?"""
+        return any(isinstance(one, (PerRank, dict, list)) or
+                   join(path, at) in self.tree.objects or join(path, at) in self.tree.leaves or
+                   isinstance(one, tuple) and self._holds(one, join(path, at))
+                   for at, one in enumerate(given))
+
+    def _tuple(self, given, stored, path):
+        items = stored.get("$tuple") if isinstance(stored, dict) and len(stored) == 1 else None
+        if not isinstance(items, list) or len(items) != len(given):
+            raise Mismatch(f"{path}: a tuple of {len(given)} here, something else in the "
+                           "checkpoint")
+        return tuple(self._value(one, inner, join(path, at))
+                     for at, (one, inner) in enumerate(zip(given, items)))
 
     def _list(self, given, stored, path):
         if not isinstance(stored, list):

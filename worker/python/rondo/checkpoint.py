@@ -19,7 +19,7 @@ from .sampler import Sampler, SamplerMismatch
 SAVE_S = 600.0
 ABORT_S = 5.0
 SLICE_MS = 200
-DEADLINE, DATA_LOSS = -4, 15
+DEADLINE, NOT_FOUND, DATA_LOSS = -4, 5, 15
 PIECE = struct.Struct("=QQII")  # struct rondo_piece
 
 
@@ -56,8 +56,7 @@ class Described:
             first = self.by_identity.setdefault(key, held[path])
             if first.path != path:
                 self.aliases[path] = first.path
-        if self.loading:
-            self._refuse_overlaps()
+        self._refuse_overlaps()
 
     def _refuse_overlaps(self):
         spans = sorted((*reach, path) for path, leaf in self.tree.leaves.items()
@@ -355,7 +354,16 @@ class Stored:
         self.tensors = {name: (dtype, tuple(shape)) for name, dtype, shape, _ in layout["tensors"]}
         self.aliases = layout.get("aliases", {})
         self._names = sorted([*self.tensors, *self.aliases])
-        self.common = self.state(0)["common"]
+        self.common = self._common()
+
+    def _common(self):
+        """None: it holds tensors alone, as one that was imported does."""
+        try:
+            return self.state(0)["common"]
+        except _library.Error as problem:
+            if problem.status != NOT_FOUND:
+                raise
+            return None
 
     def _text(self, call, *which):
         size = ctypes.c_size_t()
@@ -428,7 +436,8 @@ def load(state, layout=None, partial=False, prepare=True, job=None, directory=No
 
     partial: what the checkpoint lacks stays as it is, what the state lacks is passed over; else
     either is an error, before a tensor is touched. prepare: this state will be saved, make room for
-    that behind. directory: another checkpoint."""
+    that behind. directory: another checkpoint; one that was imported holds tensors alone, other values
+    stay as they are."""
     job = job or _current.job()
     if directory is None and not job.resume:
         return None
@@ -446,9 +455,11 @@ def load(state, layout=None, partial=False, prepare=True, job=None, directory=No
         )
         check(job._lib, job._lib.rondo_load_sharded(stored._handle, ctypes.byref(request)))
         described.finish()
-        own = stored.state(job.rank)["rank"] if job.rank < stored.world else {}
-        restore = Restore(tree, stored.common, own, partial)
-        restore.seed_text = json.dumps(stored.common, sort_keys=True)
+        bare = stored.common is None
+        own = stored.state(job.rank)["rank"] if not bare and job.rank < stored.world else {}
+        common = tree.common if bare else stored.common
+        restore = Restore(tree, common, own, partial or bare)
+        restore.seed_text = json.dumps(common, sort_keys=True)
         restore.run()
         resume = job.resume
         loaded = Loaded(resume.step, resume.samples, stored.world, request)
