@@ -276,3 +276,34 @@ int alone_newest(const struct alone *alone, struct alone_point *out)
     step_path(alone, best, out->dir);
     return 1;
 }
+
+bool alone_is_sealed(const struct alone *alone, int64_t step)
+{
+    char path[4096], manifest[4200];
+
+    step_path(alone, step, path);
+    (void)snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    return access(manifest, F_OK) == 0;
+}
+
+void alone_disown(const struct alone *alone)
+{
+    DIR *dir = opendir(alone->root);
+    const struct dirent *entry;
+    int entries = 0;
+
+    while (dir && (entry = readdir(dir)) && entries++ < ENTRIES_MAX) {
+        char path[4096];
+        int64_t step;
+        if (sscanf(entry->d_name, "step-%" SCNd64, &step) != 1)
+            continue;
+        step_path(alone, step, path);
+        if (!alone_manifest_wants(alone, path, step) ||
+            (!alone->over && alone_is_sealed(alone, step)))
+            continue;
+        part_path(alone, step, ".done", path);
+        (void)unlink(path);
+    }
+    if (dir)
+        (void)closedir(dir);
+}

@@ -6,6 +6,7 @@
  * whoever comes last writes (alone_manifest.h): ranks never wait for one another. Any thread;
  * blocks on the disk only. Functions give 0 or -errno. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@ struct alone {
     char root[3072];
     char role[64];
     uint32_t rank, world;
+    bool over; /* the program starts over: what is there is written again */
 };
 #define ALONE_FILES_MAX 1024
 struct alone_file {
@@ -39,5 +41,12 @@ int alone_commit(const struct alone *alone, int64_t step, int64_t samples);
 int alone_commit_sharded(const struct alone *alone, int64_t step, int64_t samples,
                          const struct alone_part *part);
 int alone_abort(const struct alone *alone, int64_t step);
+/* Is a sharded one of that step whole? It is not written again: what is there may be gone on from.
+ */
+bool alone_is_sealed(const struct alone *alone, int64_t step);
+/* At the join: what this rank wrote for steps that never became whole is no part of anybody's
+ * checkpoint any more, whoever else of an earlier run was done with his. With `over`, nor is what
+ * it wrote for those that did. */
+void alone_disown(const struct alone *alone);
 /* The newest complete one: 1, or 0 when there is none. */
 int alone_newest(const struct alone *alone, struct alone_point *out);

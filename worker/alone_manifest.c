@@ -157,6 +157,15 @@ static int print_to(const struct alone *alone, const char *dir, int64_t step, co
     return problem;
 }
 
+bool alone_manifest_wants(const struct alone *alone, const char *dir, int64_t step)
+{
+    struct done done;
+    int problem = open_done(alone, dir, step, alone->rank, &done);
+
+    close_done(&done);
+    return problem == 0;
+}
+
 int alone_manifest_write(const struct alone *alone, const char *dir, int64_t step)
 {
     char path[4096], temp[4096];

@@ -166,7 +166,11 @@ static int join_alone(const struct rondo_options *options)
     member.writer = true;
     if (options && job->every_steps == 0)
         job->every_steps = options->every_steps;
-    if (getenv(ENV_RESUME_DIR) || !alone_newest(&member.alone, &point))
+    const char *from = getenv(ENV_RESUME_DIR);
+    member.alone.over = from && !*from;
+    bool found = !from && alone_newest(&member.alone, &point);
+    alone_disown(&member.alone);
+    if (!found)
         return 0;
     (void)snprintf(member.resume_dir, sizeof member.resume_dir, "%s", point.dir);
     job->resume_dir = member.resume_dir;

@@ -105,8 +105,7 @@ int sharded_save(struct sharded *sharded, struct rondo_save *save)
 
     if (sharded->text && sharded->due_step == save->step)
         return go_on(sharded, save);
-    if (member.job.managed &&
-        is_done(sharded, save->step)) /* the agent may be taking it away now */
+    if (is_done(sharded, save->step)) /* an agent may be taking its files away right now */
         return member_fail(RONDO_EXISTS, "step %lld was saved before", (long long)save->step);
     sharded->due_step = -1;
     result = sharded_prepare(sharded, save->layout, save->layout_len);

@@ -165,6 +165,9 @@ int sharded_file_save(struct sharded *sharded, const struct pieces *pieces, stru
     if (files.shards + OTHERS > ALONE_FILES_MAX)
         return member_fail(RONDO_INVALID, "%u pieces of one tensor on a rank: too many",
                            files.shards);
+    if (!member.job.managed && !member.alone.over && alone_is_sealed(&member.alone, save->step))
+        return member_fail(RONDO_EXISTS, "step %lld is saved in %s already", (long long)save->step,
+                           member.alone.root);
     result = rondo_save_dir(save->step, path, sizeof path, save->ms);
     if (result != 0)
         return result;

@@ -549,3 +549,56 @@ def test_no_strides_that_overlap_are_loaded_into(ranks):
     assert good.tolist() == [[0, 1], [2, 3], [4, 5]]
     """)
     assert out.split() == ["refused"] * 4
+
+
+MIXED = """
+    import sys, numpy, rondo
+    job = rondo.join()
+    def save(value):
+        return rondo.save(2, {"w": numpy.full((16, 9), value, "f4"), "v": value}, samples=0)
+    """
+
+
+def test_parts_of_two_runs_never_make_one_checkpoint(ranks):
+    """Of each run one rank dies before its save; the other one's part is there."""
+    ranks.run(2, MIXED + "if job.rank == 1: save(1.0)")
+    ranks.run(2, MIXED + "if job.rank == 0: save(2.0)")
+    ranks.run(1, "import rondo; assert not rondo.join().resume")
+    ranks.run(2, MIXED + "save(3.0)")
+    out, = ranks.run(1, """
+    import numpy, rondo
+    job = rondo.join()
+    state = {"w": numpy.zeros((16, 9), "f4"), "v": 0.0}
+    rondo.load(state)
+    print(numpy.unique(state["w"]).tolist(), state["v"])
+    """)
+    assert out.strip() == "[3.0] 3.0"
+
+
+@pytest.mark.parametrize("again", ["if job.rank == 0: print(save(2.0))", "print(save(2.0))"])
+def test_what_is_sealed_is_not_written_again(ranks, again):
+    ranks.run(2, MIXED + "save(1.0); assert save(9.0) in ('sealed', 'file')")
+    out = ranks.run(2, MIXED + again)
+    assert {line.strip() for line in out} <= {"sealed", ""}
+    ranks.run(1, """
+    import numpy, rondo
+    rondo.join()
+    state = {"w": numpy.zeros((16, 9), "f4"), "v": 0.0}
+    rondo.load(state)
+    assert (state["w"] == 1).all() and state["v"] == 1.0
+    """)
+
+
+def test_a_run_that_starts_over_writes_its_own(ranks):
+    ranks.run(2, MIXED + "save(1.0)")
+    begin = "import os; os.environ['RONDO_RESUME_DIR'] = ''\n"
+    ranks.run(2, begin + MIXED.replace("\n    ", "\n") + "if job.rank == 0: save(2.0)")
+    ranks.run(1, "import rondo; assert not rondo.join().resume")
+    ranks.run(2, begin + MIXED.replace("\n    ", "\n") + "assert save(3.0) == 'file'")
+    ranks.run(1, """
+    import numpy, rondo
+    rondo.join()
+    state = {"w": numpy.zeros((16, 9), "f4"), "v": 0.0}
+    rondo.load(state)
+    assert (state["w"] == 3).all() and state["v"] == 3.0
+    """)

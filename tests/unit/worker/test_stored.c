@@ -85,12 +85,12 @@ static void another_layout_gets_its_own_parts(void **state)
     rondo_stored_close(stored);
 }
 
-static void flip(void **state, const char *file, off_t at)
+static void flip(void **state, const char *where, const char *file, off_t at)
 {
     char path[4096], byte;
     int fd;
 
-    (void)snprintf(path, sizeof path, "%s/%s", unit_path(*state, "step-2/trainer-0"), file);
+    (void)snprintf(path, sizeof path, "%s/%s", unit_path(*state, where), file);
     fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &byte, 1, at), 1);
@@ -106,7 +106,7 @@ static void damage_is_named_by_file_and_block(void **state)
 
     save(2);
     assert_int_equal(rondo_stored_open(unit_path(*state, "step-2"), 0, &stored), 0);
-    flip(state, "shard-00001-model-00001-of-00001.safetensors", 65536 + 9);
+    flip(state, "step-2/trainer-0", "shard-00001-model-00001-of-00001.safetensors", 65536 + 9);
     assert_int_equal(load(stored, whole, found, sizeof weights), -RONDO_DATA_LOSS);
     assert_non_null(strstr(rondo_error(), "shard-00001-model-00001-of-00001.safetensors, block 1"));
     rondo_stored_close(stored);
@@ -118,9 +118,9 @@ static void a_damaged_layout_is_found_when_it_is_opened(void **state)
 {
     struct rondo_stored *stored = NULL;
 
-    save(2);
-    flip(state, "layout.json", 30);
-    assert_int_equal(rondo_stored_open(unit_path(*state, "step-2"), 0, &stored), -RONDO_DATA_LOSS);
+    save(3);
+    flip(state, "step-3/trainer-0", "layout.json", 30);
+    assert_int_equal(rondo_stored_open(unit_path(*state, "step-3"), 0, &stored), -RONDO_DATA_LOSS);
     assert_null(stored);
 }
 
