@@ -487,7 +487,8 @@ def test_what_stands_in_a_tuple_is_filled(ranks):
 
     job = rondo.join()
     def state(n):
-        return {"p": (Thing(n), [n], {"k": n}, rondo.PerRank(n), (Thing(n), 7), numpy.full(3, n * 1.0))}
+        tensor = numpy.full(3, n * 1.0)
+        return {"p": (Thing(n), [n], {"k": n}, rondo.PerRank(n), (Thing(n), 7), tensor)}
     rondo.save(1, state(5), samples=0)
     """)
     out, = ranks.run(1, """

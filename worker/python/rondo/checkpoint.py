@@ -436,8 +436,8 @@ def load(state, layout=None, partial=False, prepare=True, job=None, directory=No
 
     partial: what the checkpoint lacks stays as it is, what the state lacks is passed over; else
     either is an error, before a tensor is touched. prepare: this state will be saved, make room for
-    that behind. directory: another checkpoint; one that was imported holds tensors alone, other values
-    stay as they are."""
+    that behind. directory: another checkpoint; one that was imported holds tensors alone, other
+    values stay as they are."""
     job = job or _current.job()
     if directory is None and not job.resume:
         return None
