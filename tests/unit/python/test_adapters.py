@@ -271,3 +271,53 @@ def test_stages_of_a_pipeline_are_declared_by_the_whole_module_on_meta(ranks):
     for name, values in found.items():
         assert all(torch.equal(a, b) for a, b in zip(values, want[name])), name
     """)
+
+
+@pytest.mark.parametrize("steps", ["train(net, optimizer, 2); save(2)",
+                                   "save(0); train(net, optimizer, 2); save(2)"])
+def test_zero_saves_what_is_frozen_or_has_not_stepped_yet(ranks, steps):
+    """Which parameters have entries only their owners know."""
+    text = RUN + """
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    from torch.nn.parallel import DistributedDataParallel
+    model.body[0].bias.requires_grad_(False)
+    net = DistributedDataParallel(model) if job.world > 1 else model
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=0.01)
+    state = {"model": net, "optimizer": rondo.ZeroOptimizer(optimizer, model)}
+    def save(step):
+        assert rondo.save(step, state, samples=step) == "file"
+    """
+    address = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
+    first = ranks.run(3, text + steps + "; print(train(net, optimizer, 2))\n",
+                      **address, MASTER_PORT=str(ranks.port()))
+    out = ranks.run(2, text + """
+    assert rondo.load(state).step == 2
+    print(train(net, optimizer, 2))
+    """, **address, MASTER_PORT=str(ranks.port()))
+    assert set(out) == set(first)
+
+
+def test_a_pipeline_with_a_frozen_stage_is_saved(ranks):
+    text = RUN.replace('dist.init_process_group("gloo")', "pass") + """
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    model[0].weight.requires_grad_(False)
+    where = lambda name: int(name[0]) % job.world
+    for at in range(2):
+        if at % job.world != job.rank:
+            frozen = [p.requires_grad for p in model[at].parameters()]
+            model[at].to_empty(device="meta")
+            for p, grad in zip(model[at].parameters(), frozen):
+                p.requires_grad_(grad)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    layout = rondo.Layout(lambda path, value: rondo.On([where(path.partition(".")[2])])
+                          if path.startswith("model.") else None)
+    state = {"model": model, "optimizer": rondo.Optimizer(optimizer, model)}
+    """
+    ranks.run(2, text + """
+    loss = sum((p ** 3).sum() for p in model.parameters()
+               if p.device.type != "meta" and p.requires_grad)
+    loss.backward()
+    optimizer.step()
+    rondo.save(1, state, layout, samples=1)
+    """)
+    ranks.run(1, text + "assert rondo.load(state, layout).step == 1\n")

@@ -79,8 +79,9 @@ class Optimizer:
         kinds = entry_kinds(self.optimizer.state)
 
         def entries(name, parameter):
-            return absent_entries(kinds, parameter) if is_elsewhere(parameter) \
-                else self._entries(parameter)
+            if not is_elsewhere(parameter):
+                return self._entries(parameter)
+            return absent_entries(kinds, parameter) if parameter.requires_grad else {}
         return self._state(entries)
 
     def load_state_dict(self, state):
@@ -179,11 +180,12 @@ class ZeroOptimizer(Optimizer):
     """ZeRO-1: torch.distributed.optim.ZeroRedundancyOptimizer, of which each rank holds the entries
     of its own parameters. It saves those alone, and loads them in any other world.
 
-    The first save asks the other ranks what entries there are: a collective, once."""
+    A save asks the other ranks which parameters have entries, and of what kinds: a collective,
+    until every parameter that wants a gradient has some."""
 
     def __init__(self, optimizer, model):
         super().__init__(optimizer, model)
-        self._kinds = None
+        self._told = None
 
     def _owners(self):
         """{id of a parameter: rank}."""
@@ -225,19 +227,34 @@ class ZeroOptimizer(Optimizer):
 
     def state_dict(self):
         owners, rank = self._owners(), self.optimizer.rank
-        kinds = self._agreed_kinds()
+        kinds, having = self._agreed(owners)
 
         def entries(name, parameter):
             if owners[id(parameter)] == rank:
                 return self._entries(parameter)
-            return absent_entries(kinds, parameter)
+            return absent_entries(kinds, parameter) if name in having else {}
         return self._state(entries)
 
-    def _agreed_kinds(self):
-        if self._kinds is None:
-            own = entry_kinds(self.optimizer.optim.state)
-            self._kinds = max(gather_json(own), key=len) if self.optimizer.world_size > 1 else own
-        return self._kinds
+    def _agreed(self, owners):
+        """(kinds of entries, names of parameters that have some): the same on all ranks. One that
+        is frozen, unused, or not stepped yet has none."""
+        if self._told is not None:
+            return self._told
+        mine = self._named()
+        names = list(mine)
+        bits = sum(1 << at for at, name in enumerate(names)
+                   if owners[id(mine[name])] == self.optimizer.rank and
+                   any(_memory.is_leaf(value) for value in self._entries(mine[name]).values()))
+        own = [entry_kinds(self.optimizer.optim.state), format(bits, "x")]
+        every = gather_json(own, 8192 + len(names) // 4) if self.optimizer.world_size > 1 else [own]
+        kinds = max((kinds for kinds, _ in every), key=len)
+        union = 0
+        for _, text in every:
+            union |= int(text, 16)
+        having = {name for at, name in enumerate(names) if union >> at & 1}
+        if all(name in having for name in names if mine[name].requires_grad):
+            self._told = kinds, having
+        return kinds, having
 
 
 def gather_json(value, room=8192):
