@@ -295,6 +295,19 @@ static void check_watch(struct problem_list *list, const Pb__CheckpointWatch *wa
         bad(list, "checkpoint.watch", "pattern and marker are relative; no '/' first");
 }
 
+static void check_best(struct problem_list *list, const Pb__CheckpointPolicy *policy)
+{
+    bool named = policy->keep_metric && *policy->keep_metric;
+    if (policy->keep_best && !named)
+        bad(list, "checkpoint.keep_best",
+            "%u: the best by what? name a metric that rank 0 reports "
+            "in keep_metric",
+            policy->keep_best);
+    if (!policy->keep_best && named)
+        bad(list, "checkpoint.keep_metric", "'%.60s' has no meaning without keep_best",
+            policy->keep_metric);
+}
+
 static void check_success(struct problem_list *list, const Pb__JobSpec *spec)
 {
     const Pb__Success *success = spec->success;
@@ -352,6 +365,8 @@ enum status job_check(const Pb__JobSpec *spec, struct text *problems)
     check_success(&list, spec);
     if (spec->checkpoint && spec->checkpoint->watch)
         check_watch(&list, spec->checkpoint->watch);
+    if (spec->checkpoint)
+        check_best(&list, spec->checkpoint);
     return problem_list_end(&list);
 }
 

@@ -113,6 +113,10 @@ static void each_rule_names_field_value_and_range(void **state)
         {"on_unreachable=ON_UNREACHABLE_UNSPECIFIED",
          "on_unreachable: ON_UNREACHABLE_UNSPECIFIED is none of RUN_ON, STOP\n"},
         {"checkpoint={keep: 0}", "checkpoint.keep: 0 is out of range 1..10000, nearest 1\n"},
+        {"checkpoint={keep_best: 2}", "checkpoint.keep_best: 2: the best by what? name a metric "
+                                      "that rank 0 reports in keep_metric\n"},
+        {"checkpoint={keep_metric: loss}",
+         "checkpoint.keep_metric: 'loss' has no meaning without keep_best\n"},
         {"checkpoint={every_steps: 18446744073709551615}",
          "checkpoint.every_steps: 18446744073709551615 is out of range 0..9007199254740992, "
          "nearest 9007199254740992\n"},
