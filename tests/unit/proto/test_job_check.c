@@ -113,10 +113,6 @@ static void each_rule_names_field_value_and_range(void **state)
         {"on_unreachable=ON_UNREACHABLE_UNSPECIFIED",
          "on_unreachable: ON_UNREACHABLE_UNSPECIFIED is none of RUN_ON, STOP\n"},
         {"checkpoint={keep: 0}", "checkpoint.keep: 0 is out of range 1..10000, nearest 1\n"},
-        {"checkpoint={keep_best: 2}", "checkpoint.keep_best: 2: the best by what? name a metric "
-                                      "that rank 0 reports in keep_metric\n"},
-        {"checkpoint={keep_metric: loss}",
-         "checkpoint.keep_metric: 'loss' has no meaning without keep_best\n"},
         {"checkpoint={every_steps: 18446744073709551615}",
          "checkpoint.every_steps: 18446744073709551615 is out of range 0..9007199254740992, "
          "nearest 9007199254740992\n"},
@@ -132,6 +128,17 @@ static void each_rule_names_field_value_and_range(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         expect_set(cases[i][0], cases[i][1]);
+}
+
+static void the_best_are_so_by_a_metric(void **state)
+{
+    (void)state;
+    expect_set("checkpoint={keep_best: 2, keep_metric: loss}", "");
+    expect_set("checkpoint={keep_best: 2}",
+               "checkpoint.keep_best: 2: the best by what? name a metric that rank 0 reports in "
+               "keep_metric\n");
+    expect_set("checkpoint={keep_metric: loss}",
+               "checkpoint.keep_metric: 'loss' has no meaning without keep_best\n");
 }
 
 static void role_names_differ_and_workers_add_up(void **state)
@@ -236,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_small_job_passes),
         cmocka_unit_test(what_the_agent_tells_is_no_variable_of_the_job),
         cmocka_unit_test(each_rule_names_field_value_and_range),
+        cmocka_unit_test(the_best_are_so_by_a_metric),
         cmocka_unit_test(role_names_differ_and_workers_add_up),
         cmocka_unit_test(sizes_have_limits),
         cmocka_unit_test(every_number_and_text_has_a_row),

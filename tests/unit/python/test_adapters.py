@@ -321,3 +321,27 @@ def test_a_pipeline_with_a_frozen_stage_is_saved(ranks):
     rondo.save(1, state, layout, samples=1)
     """)
     ranks.run(1, text + "assert rondo.load(state, layout).step == 1\n")
+
+
+def test_of_buffers_rank_0s_count(ranks):
+    """Each rank has seen other data; parameters are the same on all."""
+    text = """
+    import torch, rondo
+    job = rondo.join()
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(700, 800), torch.nn.BatchNorm1d(800))
+    state = {"model": model}
+    """
+    ranks.run(3, text + """
+    model(torch.randn(5, 700) + job.rank)
+    rondo.save(1, state, samples=0)
+    if job.rank == 0: torch.save(model.state_dict(), "want")
+    """)
+    for world in (1, 2):
+        ranks.run(world, text + """
+    with torch.no_grad():
+        for p in model.parameters(): p.zero_()
+    assert rondo.load(state).step == 1
+    for name, want in torch.load("want").items():
+        assert torch.equal(model.state_dict()[name], want), name
+    """)

@@ -20,6 +20,7 @@ SAVE_S = 600.0
 ABORT_S = 5.0
 SLICE_MS = 200
 DEADLINE, NOT_FOUND, DATA_LOSS = -4, 5, 15
+RANK_0 = On([0])
 PIECE = struct.Struct("=QQII")  # struct rondo_piece
 
 
@@ -35,7 +36,7 @@ class Described:
     def __init__(self, tree, layout, rank, world, loading):
         self.tree, self.rank, self.world, self.loading = tree, rank, world, loading
         self.layout, self.made, self.spans, self.pieces = layout, {}, [], bytearray()
-        self.aliases = dict(layout.aliases)
+        self.aliases, self.buffers = dict(layout.aliases), None
         self._find_aliases()
         self.text, names = self._text()
         for number, name in enumerate(names):
@@ -77,7 +78,18 @@ class Described:
         placement = leaf.placement
         if placement is None:
             placement = self.layout.find(leaf.path, value)
+        if placement is None and not self.loading and leaf.path in self._buffers():
+            placement = RANK_0
         return self._resolve_placed(placement, leaf.path, value)
+
+    def _buffers(self):
+        """Paths of the modules' buffers: each rank has its own running means, of which data
+        parallel training has rank 0's count. Parameters are the same on all."""
+        if self.buffers is None:
+            self.buffers = {f"{path}.{name}" for path, module in self.tree.objects.items()
+                            if hasattr(module, "named_buffers")
+                            for name, _ in module.named_buffers()}
+        return self.buffers
 
     def _resolve_like(self, leaf):
         other = self._other(leaf.like)
