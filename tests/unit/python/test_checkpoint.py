@@ -301,7 +301,8 @@ def test_ranks_that_declare_different_layouts_are_refused(ranks):
     except rondo.Error as problem:
         print("refused")
     """)
-    assert sorted(line.strip() for line in out) == ["refused", "saved"]
+    # Whoever is done second is refused; both are when each was done before the other looked.
+    assert "refused" in {line.strip() for line in out} <= {"refused", "saved"}
     ranks.run(1, "import rondo; assert not rondo.join().resume")
 
 
