@@ -33,6 +33,7 @@ def wait_for(name):
 def cluster():
     with rondo_cluster.running(agents=2, slots=2) as it:
         (it.home / "flags").mkdir()
+        (it.home / "flags").chmod(0o777)
         yield it
 
 
