@@ -128,10 +128,11 @@ static void start_resume_done(void *arg, enum status st, const struct error *err
     char text[320] = "";
     if (!worker)
         return;
+    bool away = st == STATUS_UNAVAILABLE || st == STATUS_DENIED || st == STATUS_EXHAUSTED;
     if (st != STATUS_OK)
-        (void)snprintf(text, sizeof(text), "the checkpoint to resume from is not good: %s",
-                       err->text);
-    start_step(worker, st, EXIT_CAUSE_RESUME, text);
+        (void)snprintf(text, sizeof(text), "the checkpoint to resume from %s: %s",
+                       away ? "cannot be seen by this node" : "is not good", err->text);
+    start_step(worker, st, away ? EXIT_CAUSE_SOURCE : EXIT_CAUSE_RESUME, text);
 }
 
 static bool path_is_plain(const char *path)

@@ -1,6 +1,7 @@
 /* vault.c - see vault.h. */
 #include "checkpoint/vault.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -331,10 +332,29 @@ enum status vault_verify(const char *vault, const char *path, const char *digest
     return verify(vault, path, digest, deep ? EVERYTHING : SIZES, err);
 }
 
+/* Does the vault hold anything? Not while its disk is away: the mount point is empty then. */
+static bool is_there(const char *vault)
+{
+    DIR *dir = opendir(vault);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (dir && !found && (entry = readdir(dir)))
+        found = entry->d_name[0] != '.' && strcmp(entry->d_name, "lost+found") != 0;
+    if (dir)
+        (void)closedir(dir);
+    return found;
+}
+
 enum status vault_verify_resume(const char *vault, const char *path, const char *digest,
                                 struct error *err)
 {
-    return verify(vault, path, digest, RESUME, err);
+    enum status st = verify(vault, path, digest, RESUME, err);
+
+    if (st == STATUS_OK || is_there(vault))
+        return st;
+    return error_set(err, STATUS_UNAVAILABLE,
+                     "the vault %.200s is empty or not there: is it mounted?", vault);
 }
 
 /* --- delete */

@@ -38,7 +38,8 @@ enum status vault_seal(const char *vault, const char *path, const void *manifest
 enum status vault_verify(const char *vault, const char *path, const char *digest, bool deep,
                          struct error *err) MUST_CHECK;
 /* As much of it as must be known before a program loads it: of a sharded one the sizes, since its
- * loader checks each byte; of a plain one every byte. */
+ * loader checks each byte; of a plain one every byte. STATUS_UNAVAILABLE: the vault itself is empty
+ * or not there, which says nothing of the checkpoint. */
 enum status vault_verify_resume(const char *vault, const char *path, const char *digest,
                                 struct error *err) MUST_CHECK;
 /* Un-seals (rename of the manifest to a tombstone, fsync) and then removes the files. Missing:

@@ -12,6 +12,7 @@ static bool blames_node(const Pb__Attempt *row, const Pb__WorkerPlace *place)
     switch ((int)place->class_) {
     case PB__REASON__CODE__LAUNCH_FAILED:
     case PB__REASON__CODE__NODE_EXHAUSTED:
+    case PB__REASON__CODE__SOURCE_LOST: /* another may see the vault, or the source */
     case PB__REASON__CODE__DEVICE_FAULT:
     case PB__REASON__CODE__SHIM_LOST:
     case PB__REASON__CODE__NODE_LOST:

@@ -356,3 +356,33 @@ def test_files_of_a_checkpoint_are_not_for_everybody(cluster):
     for path in (top, top / "manifest.json", pathlib.Path(top).parent):
         assert path.stat().st_uid == pathlib.Path(cluster.dir).stat().st_uid
         assert path.stat().st_mode & 0o022 == 0, path
+
+
+@pytest.mark.parametrize("away", ["gone", "empty"])
+def test_m49_a_vault_that_is_away_for_a_while_damages_nothing(cluster, away):
+    """Unmounted, or its server restarts: what cannot be seen has not been found to be wrong."""
+    job = cluster.submit(program(cluster, f"away-{away}", f"""
+if first:
+    save(10)
+    save(20)
+    wait_for("away-{away}")
+    os.kill(os.getpid(), 9)
+job.finish()
+"""))
+    committed(cluster, job, 20)
+    vault, aside = cluster.dir / "vault", cluster.dir / "vault.away"
+    vault.rename(aside)
+    if away == "empty":
+        vault.mkdir()
+    try:
+        flag(cluster, f"away-{away}")
+        until(lambda: any(attempt.get("end", {}).get("code") == "SOURCE_LOST"
+                          for attempt in cluster.show(job)["attempts"]),
+              lambda: cluster.tell(job))
+    finally:
+        if away == "empty":
+            vault.rmdir()
+        aside.rename(vault)
+    assert cluster.wait(job)["job"]["state"] == "SUCCEEDED", cluster.tell(job)
+    assert {state for state, *_ in rows(cluster, job).values()} <= {"COMMITTED", "VERIFIED"}
+    assert resumed(cluster, job, len(cluster.show(job)["attempts"]), 1) == (20, 160)

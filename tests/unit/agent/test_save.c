@@ -163,9 +163,23 @@ static void seal_and_delete_are_done_and_told(void **state)
     pb__checkpoint_part__free_unpacked(part, NULL);
 }
 
+/* M49: what cannot be seen is not called damaged. */
+static void a_vault_that_is_away_is_no_bad_checkpoint(void **state)
+{
+    struct rig *rig = *state;
+    rig_want(rig, "ok",
+             "  resume: {checkpoint: 3, step: 9, vault: main, path: job-7/step-9.1, "
+             "manifest_digest: 00}\n");
+    rig_until(rig, rig_is_exited);
+    assert_int_equal(rig_worker(rig, 0)->class_, PB__REASON__CODE__SOURCE_LOST);
+    assert_non_null(strstr(rig_worker(rig, 0)->message, "is it mounted?"));
+}
+
 static void bad_resume_point_fails_the_launch_clearly(void **state)
 {
     struct rig *rig = *state;
+    (void)mkdir(unit_path(rig->dir, "vault"), 0700);
+    assert_int_equal(mkdir(unit_path(rig->dir, "vault/job-1"), 0700), 0);
     rig_want(rig, "ok",
              "  resume: {checkpoint: 3, step: 9, vault: main, path: job-7/step-9.1, "
              "manifest_digest: 00}\n");
@@ -218,6 +232,7 @@ int main(int argc, char **argv)
         T(watched_checkpoint_is_staged_before_the_end),
         T(unacknowledged_part_is_told_again_after_a_reconnect_and_a_restart),
         T(seal_and_delete_are_done_and_told),
+        T(a_vault_that_is_away_is_no_bad_checkpoint),
         T(bad_resume_point_fails_the_launch_clearly),
         T(a_stop_that_means_now_gives_up_what_is_being_read),
         T(saves_that_nobody_acknowledged_are_bounded),
