@@ -241,8 +241,8 @@ enum status shard_read_blocks(struct shard_read *read, const struct shard_read_s
                               struct shard_read_counts *counts, struct error *err)
 {
     struct range all = range_of(read, span->first, span->count);
-    bool cached = io_file_cached(&read->file, all.len, all.at), copy = read->copy.fd >= 0;
-    const void *bytes = cached && !copy ? io_file_map(&read->file, all.len, all.at) : NULL;
+    bool copy = read->copy.fd >= 0, cached = !copy && io_file_cached(&read->file, all.len, all.at);
+    const void *bytes = cached ? io_file_map(&read->file, all.len, all.at) : NULL;
 
     if (bytes) {
         enum status st = blocks_mapped(read, all, bytes, buffer, sink, counts, err);

@@ -2,9 +2,15 @@
 
 import collections
 
+import rondo_cluster
 from rondo_cluster import spec, until
 
 LEASE_MS = 8000
+
+
+def three_agents():
+    return rondo_cluster.running(agents=3, slots=2, flags=[
+        f"--lease-ms={LEASE_MS}", "--heartbeat-ms=500"])
 
 
 def counting(cluster, name, steps=1500, workers=3, **more):

@@ -11,7 +11,8 @@ import uuid
 import pytest
 
 import rondo_cluster
-from counting import LEASE_MS, check_count, check_points, check_resume, counting, reached
+from counting import (LEASE_MS, check_count, check_points, check_resume, counting, reached,
+                      three_agents)
 from rondo_cluster import alive, spec, until
 
 grpc = pytest.importorskip("grpc")
@@ -19,8 +20,7 @@ grpc = pytest.importorskip("grpc")
 
 @pytest.fixture(scope="module")
 def cluster():
-    with rondo_cluster.running(agents=3, slots=2, flags=[
-            f"--lease-ms={LEASE_MS}", "--heartbeat-ms=500"]) as it:
+    with three_agents() as it:
         yield it
 
 

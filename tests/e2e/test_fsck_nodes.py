@@ -5,24 +5,15 @@ import shutil
 
 import pytest
 
-import rondo_cluster
+from agents_by_hand import two_agents
 from rondo_cluster import until
 from test_fsck import edited, fsck, repaired, row, saved, told
-from test_peers import Agents
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with rondo_cluster.running(agents=0) as it:
-        (it.home / "flags").mkdir()
-        it.agents_by_hand = Agents(it, ("a", "b"))
-        try:
-            for name in ("a", "b"):
-                it.agents_by_hand.start(name)
-            it.agents_by_hand.ready(2)
-            yield it
-        finally:
-            it.agents_by_hand.stop()
+    with two_agents() as it:
+        yield it
 
 
 @contextlib.contextmanager

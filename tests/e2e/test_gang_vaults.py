@@ -7,9 +7,8 @@ import signal
 
 import pytest
 
-import rondo_cluster
+from agents_by_hand import events, files_of, open_again, two_agents
 from rondo_cluster import PYTHON, spec, until
-from test_peers import Agents, events, files_of, open_again
 
 GOOD = ("COMMITTED", "VERIFIED")
 
@@ -44,21 +43,8 @@ for step in range(last + 10, int(os.environ["STEPS"]) + 1, 10):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with rondo_cluster.running(agents=0, flags=["--lease-ms=9000"]) as it:
-        (it.home / "flags").mkdir()
-        (it.home / "flags").chmod(0o755)
-        (it.home / "program.py").write_text(PROGRAM)
-        (it.home / "program.py").chmod(0o644)
-        it.agents_by_hand = Agents(it, ("a", "b"))
-        try:
-            for name in ("a", "b"):
-                it.agents_by_hand.start(name)
-            it.agents_by_hand.ready(2)
-            yield it
-        finally:
-            for job in it.json("jobs", "--active").get("jobs", []):
-                it.ctl("cancel", "--now", "--wait", job["id"], check=False)
-            it.agents_by_hand.stop()
+    with two_agents(PROGRAM, ["--lease-ms=9000"]) as it:
+        yield it
 
 
 def submit(cluster, name, steps, wait, keep=5, allow=True):

@@ -474,8 +474,7 @@ def test_k9_a_save_without_room_does_not_end_training():
         rondo.save(7, state, samples=1, job=alone)
 
 
-def test_what_stands_in_a_tuple_is_filled(ranks):
-    ranks.run(1, """
+THING = """
     import numpy, rondo
 
     class Thing:
@@ -487,23 +486,17 @@ def test_what_stands_in_a_tuple_is_filled(ranks):
             self.value = state["value"]
 
     job = rondo.join()
+    """
+
+
+def test_what_stands_in_a_tuple_is_filled(ranks):
+    ranks.run(1, THING + """
     def state(n):
         tensor = numpy.full(3, n * 1.0)
         return {"p": (Thing(n), [n], {"k": n}, rondo.PerRank(n), (Thing(n), 7), tensor)}
     rondo.save(1, state(5), samples=0)
     """)
-    out, = ranks.run(1, """
-    import numpy, rondo
-
-    class Thing:
-        def __init__(self, value):
-            self.value = value
-        def state_dict(self):
-            return {"value": self.value}
-        def load_state_dict(self, state):
-            self.value = state["value"]
-
-    job = rondo.join()
+    out, = ranks.run(1, THING + """
     given = {"p": (Thing(0), [0], {"k": 0}, rondo.PerRank(0), (Thing(0), 0), numpy.zeros(3))}
     first = given["p"][0]
     rondo.load(given)
